@@ -1,0 +1,174 @@
+// Package batch is an adaptive queue: one request alone goes at once; while
+// batches are under way, all that arrive wait and go together in the next one.
+// So latency is one commit when it is quiet, and throughput is that of the disk
+// and not of single commits when it is busy. Callers wait here, outside the
+// database, and the queue is bounded.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrFull is returned when too many requests wait. Nothing was started.
+var ErrFull = errors.New("batch: queue is full")
+
+// ErrClosed is returned after Close. Nothing was started.
+var ErrClosed = errors.New("batch: queue is closed")
+
+// Config bounds a queue.
+type Config struct {
+	// Workers is how many batches may be under way at once; at least 1.
+	Workers int
+	// WeightMax is the most weight of one batch; an item that is heavier by
+	// itself goes alone.
+	WeightMax int
+	// WaitersMax is the most items that wait.
+	WaitersMax int
+}
+
+// Queue gathers items into batches for run.
+type Queue[T, R any] struct {
+	config Config
+	weigh  func(T) int
+	run    func([]T) ([]R, error)
+
+	mu      sync.Mutex
+	idle    sync.Cond
+	waiting []*entry[T, R]
+	workers int
+	closed  bool
+}
+
+type entry[T, R any] struct {
+	ctx    context.Context
+	item   T
+	weight int
+	done   chan struct{}
+	result R
+	err    error
+}
+
+// New makes a queue. run gets the items of one batch in the order they came and
+// gives one result for each, or one error for all; it is called on goroutines of
+// the queue's own, so that no caller's deadline cancels it. weigh may be nil:
+// every item weighs 1.
+func New[T, R any](config Config, weigh func(T) int, run func([]T) ([]R, error)) *Queue[T, R] {
+	if weigh == nil {
+		weigh = func(T) int { return 1 }
+	}
+	q := &Queue[T, R]{config: config, weigh: weigh, run: run}
+	q.idle.L = &q.mu
+	return q
+}
+
+// Do waits for the item's result. When ctx ends first, Do returns its error: an
+// item that was not yet taken is dropped, one that was goes on, and the caller
+// only loses the answer.
+func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
+	var none R
+	e := &entry[T, R]{ctx: ctx, item: item, weight: q.weigh(item), done: make(chan struct{})}
+	q.mu.Lock()
+	switch {
+	case q.closed:
+		q.mu.Unlock()
+		return none, ErrClosed
+	case len(q.waiting) >= q.config.WaitersMax:
+		q.mu.Unlock()
+		return none, ErrFull
+	}
+	q.waiting = append(q.waiting, e)
+	if q.workers < q.config.Workers {
+		q.workers++
+		go q.work()
+	}
+	q.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.result, e.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// Depth is how many items wait.
+func (q *Queue[T, R]) Depth() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// Close refuses new items and waits until all that were taken have run.
+func (q *Queue[T, R]) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for q.workers > 0 {
+		q.idle.Wait()
+	}
+}
+
+func (q *Queue[T, R]) work() {
+	for {
+		taken := q.take()
+		if len(taken) == 0 {
+			return
+		}
+		items := make([]T, len(taken))
+		for i, e := range taken {
+			items[i] = e.item
+		}
+		results, err := q.guard(items)
+		for i, e := range taken {
+			if err != nil {
+				e.err = err
+			} else {
+				e.result = results[i]
+			}
+			close(e.done)
+		}
+	}
+}
+
+// guard keeps the promise of one result for each item, whatever run does.
+func (q *Queue[T, R]) guard(items []T) (results []R, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("batch: panic: %v", p)
+		}
+	}()
+	results, err = q.run(items)
+	if err == nil && len(results) != len(items) {
+		err = fmt.Errorf("batch: %d results for %d items", len(results), len(items))
+	}
+	return results, err
+}
+
+// take removes the next batch from the queue; the worker ends when it is empty.
+func (q *Queue[T, R]) take() []*entry[T, R] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var taken []*entry[T, R]
+	weight, next := 0, 0
+	for ; next < len(q.waiting); next++ {
+		e := q.waiting[next]
+		if e.ctx.Err() != nil {
+			continue // its caller has gone, and nothing was started
+		}
+		if len(taken) > 0 && weight+e.weight > q.config.WeightMax {
+			break
+		}
+		taken, weight = append(taken, e), weight+e.weight
+	}
+	q.waiting = q.waiting[next:]
+	if len(q.waiting) == 0 {
+		q.waiting = nil // lets the old array go
+	}
+	if len(taken) == 0 {
+		q.workers--
+		q.idle.Broadcast()
+	}
+	return taken
+}

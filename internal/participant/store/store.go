@@ -1,0 +1,117 @@
+// Package store is what a participant asks of a database: load, let the book
+// decide, save, in one transaction. Three implementations run one suite.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/participant/book"
+)
+
+// ErrTransient marks errors after which the same batch is run again: lost races,
+// serialization failures, deadlocks, lost connections, and a COMMIT whose answer
+// was lost. Running it again is always safe: what was done replays.
+var ErrTransient = errors.New("store: run the batch again")
+
+// ErrNotFound is returned where an account does not exist.
+var ErrNotFound = errors.New("store: not found")
+
+// Store keeps one participant's books. All methods are safe for concurrent use.
+type Store interface {
+	// Apply runs one batch of at most book.BatchSizeMax operations as one
+	// transaction: it loads what book.Keys, book.Debits and book.Accounts name,
+	// lets book.Decide answer, and saves the changes with their events. It tries
+	// once; see ErrTransient. An answer is given only after COMMIT.
+	Apply(ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error)
+
+	// Lookup answers GetOperation (book.Lookup), from where writes are durable.
+	Lookup(ctx context.Context, operation book.Operation) (book.Answer, error)
+
+	// Operations lists what is stored, ordered by tenant and key, after the given
+	// place (zero: from the start). Tenant empty: all tenants.
+	Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]Listed, error)
+
+	// Sums adds up the books in one snapshot. Tenant empty: all tenants.
+	Sums(ctx context.Context, tenant names.Tenant) (Sums, error)
+
+	// Account loads one account, or ErrNotFound.
+	Account(ctx context.Context, id book.AccountID) (book.Account, error)
+
+	// Accounts lists a tenant's accounts by name, after the given one.
+	Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error)
+
+	// TrialBalance gives the balance of every account of a tenant, the
+	// participant's own included, in one snapshot, ordered by currency and
+	// account, with the snapshot's time.
+	TrialBalance(ctx context.Context, tenant names.Tenant) ([]Balance, time.Time, error)
+
+	// Identity tells the store's incarnation, new when it was created or
+	// restored, and a mark that never falls while it is what it was.
+	Identity(ctx context.Context) (Identity, error)
+
+	Close() error
+}
+
+// Listed is a stored operation with its journal lines.
+type Listed struct {
+	book.Stored
+	Lines []book.Line
+}
+
+// Identity tells one store from an older copy of it.
+type Identity struct {
+	Incarnation   string
+	HighWaterMark int64
+}
+
+// Sums are the books added up. Totals are decimal text in minor units: a sum of
+// many 64-bit amounts may not fit 64 bits.
+type Sums struct {
+	// Currencies is ordered by tenant and currency.
+	Currencies []CurrencySum
+	// Clearing is ordered by tenant, currency and participant.
+	Clearing []ClearingSum
+	// Faults holds at most FaultsMax accounts whose balance is not the sum of
+	// their lines or is below their floor.
+	Faults         []AccountFault
+	OperationCount int64
+}
+
+// FaultsMax bounds Sums.Faults.
+const FaultsMax = 100
+
+// CurrencySum is zero in sound books.
+type CurrencySum struct {
+	Tenant   names.Tenant
+	Currency money.Currency
+	// Total adds the balances of the accounts that have a row and the lines of
+	// those that have none.
+	Total string
+	// AccountCount counts the accounts that have a row.
+	AccountCount int64
+}
+
+// ClearingSum is one clearing account's balance.
+type ClearingSum struct {
+	Tenant      names.Tenant
+	Currency    money.Currency
+	Participant names.Participant
+	Balance     string
+}
+
+// AccountFault is an account that breaks an invariant.
+type AccountFault struct {
+	book.Account
+	Lines string
+}
+
+// Balance is one account in a trial balance, decimal text, signed.
+type Balance struct {
+	Account  names.Account
+	Currency money.Currency
+	Balance  string
+}
