@@ -1,0 +1,177 @@
+// Package peer is a participant as the orchestrator sees it: over gRPC, with the
+// calls that are made at the same time gathered into one Apply.
+package peer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"giro/internal/batch"
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/stepkey"
+	"giro/orchestrator/saga"
+	participantv1 "giro/proto/giro/participant/v1"
+)
+
+// Config bounds a peer. Zero fields stand for their defaults.
+type Config struct {
+	// CallTimeout bounds one Apply; default 10 s.
+	CallTimeout time.Duration
+	// Workers is how many Apply calls may be under way at once; default 4.
+	Workers int
+	// BatchSizeMax is the most operations of one Apply; default 100. It must not
+	// exceed what the participant's Describe allows.
+	BatchSizeMax int
+}
+
+// Peer asks one participant. It implements runner.Peer.
+type Peer struct {
+	name   names.Participant
+	client participantv1.ParticipantServiceClient
+	config Config
+	queue  *batch.Queue[saga.Request, saga.Answer]
+}
+
+// New makes a peer over a connection, which the caller closes.
+func New(name names.Participant, connection grpc.ClientConnInterface, config Config) *Peer {
+	if config.CallTimeout == 0 {
+		config.CallTimeout = 10 * time.Second
+	}
+	if config.Workers == 0 {
+		config.Workers = 4
+	}
+	if config.BatchSizeMax == 0 {
+		config.BatchSizeMax = 100
+	}
+	p := &Peer{name: name, client: participantv1.NewParticipantServiceClient(connection), config: config}
+	p.queue = batch.New(
+		batch.Config{Workers: config.Workers, WeightMax: config.BatchSizeMax, WaitersMax: 1 << 30}, // the flights bound it
+		nil, p.callTogether)
+	return p
+}
+
+// Call asks for one step. No answer, for whatever reason, is OutcomeUnknown: no
+// proxy, interceptor or library can turn a doubt into a decision.
+func (p *Peer) Call(ctx context.Context, request saga.Request) saga.Answer {
+	answer, err := p.queue.Do(ctx, request)
+	if err != nil {
+		return saga.Answer{Error: reason(err)}
+	}
+	return answer
+}
+
+func (p *Peer) callTogether(requests []saga.Request) ([]saga.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.config.CallTimeout)
+	defer cancel()
+	operations := make([]*participantv1.Operation, len(requests))
+	for i, r := range requests {
+		operations[i] = Operation(r)
+	}
+	response, err := p.client.Apply(ctx, &participantv1.ApplyRequest{Operations: operations})
+	if err != nil {
+		return nil, err
+	}
+	if len(response.GetAnswers()) != len(requests) {
+		return nil, fmt.Errorf("%s gave %d answers to %d operations", p.name, len(response.GetAnswers()), len(requests))
+	}
+	answers := make([]saga.Answer, len(requests))
+	for i, a := range response.GetAnswers() {
+		answers[i] = Answer(a)
+	}
+	return answers, nil
+}
+
+// reason says in a few words why there is no answer.
+func reason(err error) string {
+	text := err.Error()
+	if s, ok := status.FromError(err); ok {
+		text = s.Code().String() + ": " + s.Message()
+	}
+	if len(text) > 200 {
+		text = text[:200]
+	}
+	return text
+}
+
+var kinds = map[saga.StepName]participantv1.OperationKind{
+	saga.StepDebit:  participantv1.OperationKind_OPERATION_KIND_DEBIT,
+	saga.StepCredit: participantv1.OperationKind_OPERATION_KIND_CREDIT,
+	saga.StepCancel: participantv1.OperationKind_OPERATION_KIND_CANCEL,
+	saga.StepRefund: participantv1.OperationKind_OPERATION_KIND_REFUND,
+}
+
+// Operation is a request as it goes over the wire.
+func Operation(r saga.Request) *participantv1.Operation {
+	o := &participantv1.Operation{
+		Kind: kinds[r.Step], Tenant: string(r.Tenant), TransferKey: string(r.TransferKey), Step: r.OperationStep,
+		Key: r.Key.String(), Account: string(r.Account), Amount: int64(r.Amount), Currency: string(r.Currency),
+		Counterparty: string(r.Counterparty),
+	}
+	if !r.DebitKey.IsZero() {
+		o.DebitKey = r.DebitKey.String()
+	}
+	return o
+}
+
+var outcomes = map[participantv1.Outcome]saga.Outcome{
+	participantv1.Outcome_OUTCOME_APPLIED:    saga.OutcomeApplied,
+	participantv1.Outcome_OUTCOME_REFUSED:    saga.OutcomeRefused,
+	participantv1.Outcome_OUTCOME_CANCELLED:  saga.OutcomeCancelled,
+	participantv1.Outcome_OUTCOME_KEY_REUSED: saga.OutcomeKeyReused,
+	participantv1.Outcome_OUTCOME_INVALID:    saga.OutcomeInvalid,
+	participantv1.Outcome_OUTCOME_EXPIRED:    saga.OutcomeExpired,
+	participantv1.Outcome_OUTCOME_NOT_FOUND:  saga.OutcomeNotFound,
+}
+
+// Answer reads what came over the wire. An outcome that is missing or that this
+// version does not know is no answer.
+func Answer(a *participantv1.Answer) saga.Answer {
+	outcome, known := outcomes[a.GetOutcome()]
+	if !known {
+		return saga.Answer{Error: fmt.Sprintf("the response holds no answer (outcome %s)", a.GetOutcome())}
+	}
+	key, err := stepkey.Parse(a.GetKey())
+	if err != nil {
+		key = stepkey.StepKey{} // echoes another key: the saga parks
+	}
+	answer := saga.Answer{
+		Outcome: outcome, Key: key, Amount: money.Minor(a.GetAmount()), AmountMoved: money.Minor(a.GetAmountMoved()),
+		DebitOutcome: outcomes[a.GetDebitOutcome()], FirstRefundMoved: money.Minor(a.GetFirstRefundAmount()),
+		ToSuspense: a.GetRefundToSuspense(), Detail: detail(a),
+	}
+	if outcome == saga.OutcomeRefused {
+		answer.Reason = Reason(a.GetReason())
+	}
+	return answer
+}
+
+const reasonPrefix = "REFUSAL_REASON_"
+
+// Reason is a refusal's reason in the API's words, one that this version does not
+// know as UNSPECIFIED.
+func Reason(r participantv1.RefusalReason) string {
+	name, known := participantv1.RefusalReason_name[int32(r)]
+	if !known {
+		name = participantv1.RefusalReason_REFUSAL_REASON_UNSPECIFIED.String()
+	}
+	return name[len(reasonPrefix):]
+}
+
+func detail(a *participantv1.Answer) string {
+	text := ""
+	for _, f := range a.GetDifferingFields() {
+		text += " " + f + " differs;"
+	}
+	for _, v := range a.GetViolations() {
+		text += " " + v.GetField() + " " + v.GetDescription() + ";"
+	}
+	if len(text) > 500 {
+		text = text[:500]
+	}
+	return text
+}

@@ -1,0 +1,219 @@
+package runner
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"giro/orchestrator/saga"
+	"giro/orchestrator/store"
+)
+
+// start takes up a saga that this replica owns, unless it carries it out
+// already.
+func (m *Machine) start(now time.Time, s saga.Saga) {
+	switch {
+	case m.flights[s.ID] != nil:
+		return
+	case s.State.Final(), s.Parked:
+		m.emit(Settled{Saga: s})
+		return
+	}
+	f := &flight{saga: s}
+	m.flights[s.ID] = f
+	if !s.ExpiresAt.IsZero() {
+		m.wakeAt(f, s.ExpiresAt)
+	}
+	m.proceed(now, f)
+}
+
+// proceed does what the saga's state calls for, when nothing is under way.
+func (m *Machine) proceed(now time.Time, f *flight) {
+	switch {
+	case m.stop(now, f):
+	case now.Before(f.saga.DueAt):
+		m.wakeAt(f, f.saga.DueAt)
+	default:
+		m.call(now, f)
+	}
+}
+
+// stop saves a change of direction, if the client asked for one, the expiry has
+// passed or the saga is too old. What is under way is no longer waited for.
+func (m *Machine) stop(now time.Time, f *flight) bool {
+	s := f.saga
+	next, then := s, saga.Then{Drop: true}
+	switch {
+	case now.Sub(s.CreatedAt) >= m.settings.AgeMax:
+		next, then = saga.DecideTooOld(s, fmt.Sprintf("not final after %s, the largest age", m.settings.AgeMax), now)
+	case s.CancelAsked:
+		next, then = saga.DecideStop(s, saga.ReasonCancelAsked, now)
+	}
+	if then.Drop && !s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt) {
+		next, then = saga.DecideStop(s, saga.ReasonExpired, now)
+	}
+	if then.Drop {
+		return false
+	}
+	next.DueAt = now
+	f.saga, f.failures = next, 0
+	m.save(f)
+	return true
+}
+
+func (m *Machine) call(now time.Time, f *flight) {
+	step := f.saga.Awaits()
+	record, _ := f.saga.Step(step)
+	record.Name, record.Key = step, f.saga.StepKey(step)
+	record.Attempts++
+	if record.FirstSentAt.IsZero() {
+		record.FirstSentAt = now
+	}
+	record.LastSentAt = now
+	f.saga = f.saga.WithStep(record)
+	f.calling = true
+	f.attempt++
+	m.emit(Call{ID: f.saga.ID, Attempt: f.attempt, Request: f.saga.Request(step)})
+}
+
+func (m *Machine) answered(now time.Time, e Answered) {
+	f := m.flights[e.ID]
+	if f == nil || !f.calling || f.attempt != e.Attempt {
+		return // no longer awaited
+	}
+	f.calling = false
+	old := f.saga
+	next, then := saga.Decide(old, old.Awaits(), e.Answer, now)
+	switch {
+	case then.Retry:
+		next = m.backOff(now, f, next)
+		f.saga = next
+		m.save(f)
+	case then.Drop:
+		m.proceed(now, f)
+	default:
+		next.DueAt = now
+		f.saga, f.failures = next, 0
+		if saga.MustSaveBefore(old, next) {
+			m.save(f)
+			return
+		}
+		m.proceed(now, f)
+	}
+}
+
+// backOff sets when a step whose answer is unknown is asked again, and tells
+// people when it has been so for too long.
+func (m *Machine) backOff(now time.Time, f *flight, s saga.Saga) saga.Saga {
+	f.failures++
+	s.DueAt = now.Add(m.pause(f.failures, m.settings.BackoffMin, m.settings.BackoffMax))
+	if lasted := now.Sub(s.ProgressAt); lasted >= m.settings.AttentionAfter {
+		step := s.Awaits()
+		record, _ := s.Step(step)
+		s.Attention = true
+		s.AttentionReason = fmt.Sprintf("%s has been %s for %s; %s at %s brought no answer in %d attempts, the last: %s",
+			s.ID.Key, s.State, lasted.Round(time.Second), step, s.Participant(step), record.Attempts, record.LastError)
+	}
+	return s
+}
+
+// pause draws a pause: full jitter over a range that doubles with each failure,
+// at least a millisecond, at most longest.
+func (m *Machine) pause(failures int, shortest, longest time.Duration) time.Duration {
+	ceiling := longest
+	if shift := failures - 1; shift < 30 && shortest<<shift < longest {
+		ceiling = shortest << shift
+	}
+	return time.Millisecond + time.Duration(m.random(int64(ceiling)))
+}
+
+// save writes what is known of the saga. Whatever was being asked is no longer
+// waited for.
+func (m *Machine) save(f *flight) {
+	f.calling, f.saving = false, true
+	f.attempt++
+	f.saveAt = time.Time{}
+	m.emit(Save{Write: store.Write{Saga: f.saga, FromVersion: f.saga.Version, FromEpoch: f.saga.Epoch}})
+}
+
+func (m *Machine) saved(now time.Time, e Saved) {
+	f := m.flights[e.ID]
+	if f == nil || !f.saving {
+		return
+	}
+	f.saving = false
+	row := e.Result.Saga
+	switch {
+	case e.Err != nil:
+		// It may have been written: the next save then loses to it, and finds it.
+		f.saveFailures++
+		f.saveAt = now.Add(m.pause(f.saveFailures, 50*time.Millisecond, 5*time.Second))
+		m.wakeAt(f, f.saveAt)
+	case e.Result.OK:
+		f.saveFailures = 0
+		f.saga.Version, f.saga.UpdatedAt = row.Version, row.UpdatedAt
+		m.goOn(now, f)
+	case row.State.Final() || row.Parked:
+		f.saga = row
+		m.goOn(now, f)
+	case row.Epoch != f.saga.Epoch:
+		delete(m.flights, e.ID)
+		m.emit(Lost{ID: e.ID})
+	default:
+		// The same owner: a cancel was asked, or it was our own write.
+		f.saveFailures = 0
+		f.rebase(row)
+		m.save(f)
+	}
+}
+
+// goOn ends a flight whose row is final or parked, and goes on with any other.
+func (m *Machine) goOn(now time.Time, f *flight) {
+	if f.saga.State.Final() || f.saga.Parked {
+		delete(m.flights, f.saga.ID)
+		m.emit(Settled{Saga: f.saga})
+		return
+	}
+	m.proceed(now, f)
+}
+
+// rebase keeps what is known of the saga, on the row as it now stands.
+func (f *flight) rebase(row saga.Saga) {
+	f.saga.Version, f.saga.Epoch, f.saga.Owner = row.Version, row.Epoch, row.Owner
+	f.saga.CancelAsked = f.saga.CancelAsked || row.CancelAsked
+}
+
+func (m *Machine) cancelSeen(now time.Time, row saga.Saga) {
+	f := m.flights[row.ID]
+	if f == nil || row.Epoch != f.saga.Epoch || f.saga.CancelAsked {
+		return
+	}
+	f.saga.CancelAsked = true
+	if f.saving {
+		return // the save that is under way loses, or the next one does
+	}
+	f.saga.Version = max(f.saga.Version, row.Version)
+	m.stop(now, f)
+}
+
+// wake looks at a flight whose timer has run out.
+func (m *Machine) wake(now time.Time, f *flight) {
+	switch {
+	case f.saving:
+	case !f.saveAt.IsZero():
+		if !now.Before(f.saveAt) {
+			m.save(f)
+		}
+	case f.calling:
+		m.stop(now, f)
+	case !now.Before(f.saga.DueAt):
+		m.proceed(now, f)
+	default:
+		m.stop(now, f)
+	}
+}
+
+func (m *Machine) wakeAt(f *flight, at time.Time) {
+	m.timerOrder++
+	heap.Push(&m.timers, timer{at: at, id: f.saga.ID, order: m.timerOrder})
+}
