@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -89,7 +90,18 @@ func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
 	case <-e.done:
 		return e.result, e.err
 	case <-ctx.Done():
+		q.leave(e)
 		return none, ctx.Err()
+	}
+}
+
+// leave drops an item that was not yet taken, so that those who have gone keep
+// nobody out of a queue that is stuck behind a slow batch.
+func (q *Queue[T, R]) leave(e *entry[T, R]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, e); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 }
 

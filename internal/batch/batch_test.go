@@ -237,6 +237,34 @@ func TestAllCallersGoAwayBeforeTheyAreTaken(t *testing.T) {
 	})
 }
 
+// Those who have gone do not wait any more: they must not keep others out while a
+// slow batch is under way.
+func TestCallersThatWentAwayLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		q := batch.New(batch.Config{Workers: 1, WeightMax: 100, WaitersMax: 2}, nil, g.run)
+		askInOrder(q, 1)
+		wantStart(t, g, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		a, b := ask(ctx, q, 2), ask(ctx, q, 3)
+		synctest.Wait()
+		cancel()
+		wantAnswer(t, a, 0, context.Canceled)
+		wantAnswer(t, b, 0, context.Canceled)
+		if q.Depth() != 0 {
+			t.Errorf("%d wait, want 0", q.Depth())
+		}
+		waiting := askInOrder(q, 4, 5)
+		wantAnswer(t, askInOrder(q, 6)[0], 0, batch.ErrFull)
+		g.release <- nil
+		wantStart(t, g, 4, 5)
+		g.release <- nil
+		wantAnswer(t, waiting[0], 40, nil)
+		wantAnswer(t, waiting[1], 50, nil)
+		q.Close()
+	})
+}
+
 func TestCallerThatGoesAwayAfterItWasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -386,7 +414,7 @@ func TestManyCallersEachGetTheirOwn(t *testing.T) {
 				}
 				got, err := q.Do(ctx, item)
 				cancel()
-				if err == nil && got != fmt.Sprint(item) || err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, batch.ErrFull) {
+				if err == nil && got != fmt.Sprint(item) || err != nil && !errors.Is(err, context.Canceled) {
 					t.Errorf("item %d: %q, %v", item, got, err)
 				}
 				if err == nil && round%5 != 0 {
