@@ -1,0 +1,59 @@
+// Package orchestrator carries transfers out across participants: it stores a
+// saga before it acts, and asks every step by a key derived from the transfer's.
+package orchestrator
+
+import (
+	"context"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	"giro/internal/names"
+	"giro/orchestrator/peer"
+	"giro/orchestrator/runner"
+	"giro/orchestrator/server"
+	"giro/orchestrator/store"
+	participantv1 "giro/proto/giro/participant/v1"
+)
+
+// Config is what an orchestrator works with. Zero fields stand for their
+// defaults; see runner.Config.
+type Config struct {
+	// Owner names this replica's life: another one after every start.
+	Owner string
+	Store store.Store
+	// Participants are the registered ones with a connection each, which the
+	// caller closes after Close.
+	Participants map[names.Participant]grpc.ClientConnInterface
+	Runner       runner.Config
+	Logger       *slog.Logger
+}
+
+// Orchestrator is one replica.
+type Orchestrator struct {
+	*server.Server
+	runner *runner.Runner
+}
+
+// New puts a replica together. Start it before it serves.
+func New(config Config) *Orchestrator {
+	r := config.Runner
+	r.Owner, r.Store, r.Logger = config.Owner, config.Store, config.Logger
+	r.Peers = map[names.Participant]runner.Peer{}
+	clients := map[names.Participant]participantv1.ParticipantServiceClient{}
+	for name, connection := range config.Participants {
+		r.Peers[name] = peer.New(name, connection, peer.Config{CallTimeout: r.CallTimeout})
+		clients[name] = participantv1.NewParticipantServiceClient(connection)
+	}
+	o := &Orchestrator{runner: runner.New(r)}
+	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients})
+	return o
+}
+
+// Start takes the replica's lease and begins to carry out what nobody carries
+// out. It fails if the store does not answer before ctx ends.
+func (o *Orchestrator) Start(ctx context.Context) error { return o.runner.Start(ctx) }
+
+// Close takes no new transfers, lets those under way go on until they are final
+// or ctx ends, and gives the rest back for another replica to carry out.
+func (o *Orchestrator) Close(ctx context.Context) { o.runner.Close(ctx) }

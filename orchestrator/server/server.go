@@ -1,0 +1,281 @@
+// Package server is the orchestrator's gRPC edge: it validates, creates or
+// returns, and waits. What it answers about a transfer is always committed.
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"giro/internal/fingerprint"
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/rpc"
+	"giro/orchestrator/runner"
+	"giro/orchestrator/saga"
+	"giro/orchestrator/store"
+	adminv1 "giro/proto/giro/admin/v1"
+	participantv1 "giro/proto/giro/participant/v1"
+	transferv1 "giro/proto/giro/transfer/v1"
+)
+
+// The reasons of this edge's errors.
+const (
+	ReasonTransferKeyReused = "TRANSFER_KEY_REUSED"
+	ReasonTransferNotFound  = "TRANSFER_NOT_FOUND"
+)
+
+// Config is what the edge works with.
+type Config struct {
+	Runner *runner.Runner
+	Store  store.Store
+	// Participants are those registered, with a client each for the audit.
+	Participants map[names.Participant]participantv1.ParticipantServiceClient
+}
+
+// Server implements TransferService and AdminService.
+type Server struct {
+	transferv1.UnimplementedTransferServiceServer
+	adminv1.UnimplementedAdminServiceServer
+	config Config
+}
+
+// New makes a server over a runner that was started.
+func New(config Config) *Server { return &Server{config: config} }
+
+// Register adds the services to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	transferv1.RegisterTransferServiceServer(r, s)
+	adminv1.RegisterAdminServiceServer(r, s)
+}
+
+// CreateTransfer stores the transfer, or finds the one under this key, and waits
+// for its final state.
+func (s *Server) CreateTransfer(ctx context.Context, request *transferv1.CreateTransferRequest) (*transferv1.CreateTransferResponse, error) {
+	id := saga.ID{Tenant: rpc.PrincipalFrom(ctx).Tenant, Key: names.TransferKey(request.GetKey())}
+	contents := contentsOf(request)
+	settled, end := s.config.Runner.Watch(id)
+	defer end()
+	// A known key is answered before anything else is judged.
+	if violations := s.UnknownParticipants(request); len(violations) > 0 {
+		known, err := s.config.Store.Lookup(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, rpc.InvalidArgument(violations)
+		case err != nil:
+			return nil, rpc.Unanswered(ctx, err)
+		}
+		return s.created(ctx, store.Inserted{Saga: known}, contents, settled)
+	}
+	transfer := saga.New(id, contents, false)
+	transfer.Memo, transfer.Metadata = request.GetMemo(), request.GetMetadata()
+	inserted, err := s.config.Runner.Insert(ctx, store.New{Saga: transfer, Expiry: request.GetExpiry().AsDuration()})
+	if err != nil {
+		return nil, rpc.Unanswered(ctx, err)
+	}
+	return s.created(ctx, inserted, contents, settled)
+}
+
+func (s *Server) created(ctx context.Context, inserted store.Inserted, contents fingerprint.Contents, settled <-chan saga.Saga) (*transferv1.CreateTransferResponse, error) {
+	if err := sameTransfer(inserted.Saga, contents); err != nil {
+		return nil, err
+	}
+	now, err := s.wait(ctx, inserted.Saga, settled)
+	if err != nil {
+		return nil, err
+	}
+	return &transferv1.CreateTransferResponse{
+		Transfer: transferOf(now), Replayed: !inserted.Created, FirstTime: timeOf(now.CreatedAt),
+	}, nil
+}
+
+// GetTransfer answers with the transfer as it now stands.
+func (s *Server) GetTransfer(ctx context.Context, request *transferv1.GetTransferRequest) (*transferv1.GetTransferResponse, error) {
+	id := saga.ID{Tenant: rpc.PrincipalFrom(ctx).Tenant, Key: names.TransferKey(request.GetKey())}
+	found, err := s.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &transferv1.GetTransferResponse{Transfer: transferOf(found)}, nil
+}
+
+func (s *Server) lookup(ctx context.Context, id saga.ID) (saga.Saga, error) {
+	found, err := s.config.Store.Lookup(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return found, rpc.NotFound(ReasonTransferNotFound,
+			"no transfer is stored under this key; one that was sent may still arrive: ask again, or create it with the same key")
+	}
+	return found, rpc.Unanswered(ctx, err)
+}
+
+// CancelTransfer asks a running transfer to stop, and waits for what becomes of
+// it.
+func (s *Server) CancelTransfer(ctx context.Context, request *transferv1.CancelTransferRequest) (*transferv1.CancelTransferResponse, error) {
+	id := saga.ID{Tenant: rpc.PrincipalFrom(ctx).Tenant, Key: names.TransferKey(request.GetKey())}
+	settled, end := s.config.Runner.Watch(id)
+	defer end()
+	asked, err := s.cancel(ctx, id, request.GetContents())
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.wait(ctx, asked, settled)
+	if err != nil {
+		return nil, err
+	}
+	return &transferv1.CancelTransferResponse{Transfer: transferOf(now)}, nil
+}
+
+func (s *Server) cancel(ctx context.Context, id saga.ID, given *transferv1.TransferContents) (saga.Saga, error) {
+	known, err := s.config.Store.Lookup(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		if given == nil {
+			return known, rpc.NotFound(ReasonTransferNotFound,
+				"no transfer is stored under this key, so nothing was cancelled, and one that is on its way may still arrive: "+
+					"cancel with its contents, and it is stored as cancelled")
+		}
+		return s.cancelUnknown(ctx, id, contentsOf(given))
+	}
+	if err != nil {
+		return known, rpc.Unanswered(ctx, err)
+	}
+	if given != nil {
+		if err := sameTransfer(known, contentsOf(given)); err != nil {
+			return known, err
+		}
+	}
+	if known.State.Final() {
+		return known, nil
+	}
+	asked, err := s.config.Runner.AskCancel(ctx, id)
+	return asked, rpc.Unanswered(ctx, err)
+}
+
+// cancelUnknown stores a transfer that nobody asked for yet as cancelled: the
+// table sees to it that it can never be carried out.
+func (s *Server) cancelUnknown(ctx context.Context, id saga.ID, contents fingerprint.Contents) (saga.Saga, error) {
+	if violations := s.unknownParticipants("contents.", contents); len(violations) > 0 {
+		return saga.Saga{}, rpc.InvalidArgument(violations)
+	}
+	inserted, err := s.config.Runner.Insert(ctx, store.New{Saga: saga.New(id, contents, true)})
+	if err != nil {
+		return saga.Saga{}, rpc.Unanswered(ctx, err)
+	}
+	if inserted.Created {
+		return inserted.Saga, nil
+	}
+	// Its Create came in between.
+	if err := sameTransfer(inserted.Saga, contents); err != nil {
+		return saga.Saga{}, err
+	}
+	asked, err := s.config.Runner.AskCancel(ctx, id)
+	return asked, rpc.Unanswered(ctx, err)
+}
+
+// pollEvery bounds how often the store is asked for a saga that another replica
+// carries out.
+const (
+	pollMin = 100 * time.Millisecond
+	pollMax = 2 * time.Second
+)
+
+// wait gives the saga once it is final or parked, or as it stands when the
+// caller's deadline is near.
+func (s *Server) wait(ctx context.Context, known saga.Saga, settled <-chan saga.Saga) (saga.Saga, error) {
+	if known.State.Final() || known.Parked {
+		return known, nil
+	}
+	near := time.NewTimer(patience(ctx))
+	defer near.Stop()
+	pause := pollMin
+	poll := time.NewTimer(pause)
+	defer poll.Stop()
+	for {
+		select {
+		case now := <-settled:
+			return now, nil
+		case <-ctx.Done():
+			return known, rpc.Unanswered(ctx, ctx.Err())
+		case <-near.C:
+			if now, err := s.config.Store.Lookup(ctx, known.ID); err == nil {
+				return now, nil
+			}
+			return known, nil // it is stored: that much is certain
+		case <-poll.C:
+			pause = min(2*pause, pollMax)
+			poll.Reset(pause)
+			if s.config.Runner.Carries(known.ID) {
+				continue // it will tell
+			}
+			if now, err := s.config.Store.Lookup(ctx, known.ID); err == nil && (now.State.Final() || now.Parked) {
+				return now, nil
+			}
+		}
+	}
+}
+
+// patience is how long to wait so that an answer still arrives in time.
+func patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 30 * time.Second
+	}
+	left := time.Until(deadline)
+	return left - min(max(left/10, 10*time.Millisecond), 500*time.Millisecond)
+}
+
+// sameTransfer refuses a key that stands for another transfer. It tells which
+// fields differ, and nothing of what is stored.
+func sameTransfer(stored saga.Saga, asked fingerprint.Contents) error {
+	if stored.Fingerprint == fingerprint.Of(asked) {
+		return nil
+	}
+	fields := fingerprint.Differing(stored.Contents, asked)
+	if len(fields) == 0 {
+		return nil // an older encoding of the same contents
+	}
+	text := "this key was used for another transfer, which stands as it is; nothing moved for this request. It differs in " +
+		strings.Join(fields, ", ") + ". For another transfer draw a new key"
+	return rpc.AlreadyExists(ReasonTransferKeyReused, text, fields)
+}
+
+// UnknownParticipants lists the accounts of a request whose participant is not
+// registered.
+func (s *Server) UnknownParticipants(message proto.Message) []rpc.Violation {
+	switch m := message.(type) {
+	case *transferv1.CreateTransferRequest:
+		return s.unknownParticipants("", contentsOf(m))
+	case *transferv1.CancelTransferRequest:
+		if m.GetContents() != nil {
+			return s.unknownParticipants("contents.", contentsOf(m.GetContents()))
+		}
+	}
+	return nil
+}
+
+func (s *Server) unknownParticipants(prefix string, c fingerprint.Contents) []rpc.Violation {
+	var violations []rpc.Violation
+	for _, side := range []struct {
+		field string
+		ref   names.AccountRef
+	}{{"source", c.Source}, {"destination", c.Destination}} {
+		if _, registered := s.config.Participants[side.ref.Participant()]; !registered && side.ref.Valid() {
+			violations = append(violations, rpc.Violation{Field: prefix + side.field,
+				Description: "must name a registered participant; " + string(side.ref.Participant()) + " is none"})
+		}
+	}
+	return violations
+}
+
+func contentsOf(c interface {
+	GetSource() string
+	GetDestination() string
+	GetAmount() int64
+	GetCurrency() string
+}) fingerprint.Contents {
+	return fingerprint.Contents{Source: names.AccountRef(c.GetSource()), Destination: names.AccountRef(c.GetDestination()),
+		Amount: money.Minor(c.GetAmount()), Currency: money.Currency(c.GetCurrency())}
+}
