@@ -1,0 +1,208 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"math/big"
+	"slices"
+	"time"
+
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+// Lookup implements store.Store.
+func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return book.Answer{}, err
+	}
+	return book.Lookup(s.view([]book.Operation{operation}), operation), nil
+}
+
+// Operations implements store.Store.
+func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var ids []book.ID
+	for id := range s.operations {
+		if (tenant == "" || id.Tenant == tenant) && compareIDs(id, after) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, compareIDs)
+	var listed []store.Listed
+	for _, id := range ids[:max(0, min(limit, len(ids)))] {
+		l := store.Listed{Stored: s.operations[id]}
+		for _, place := range s.linesOf[id] {
+			l.Lines = append(l.Lines, s.lines[place])
+		}
+		slices.SortFunc(l.Lines, func(a, b book.Line) int { return cmp.Compare(a.Account, b.Account) })
+		listed = append(listed, l)
+	}
+	return listed, nil
+}
+
+// lineSums adds up the lines of each account in each currency.
+func (s *Store) lineSums(tenant names.Tenant) map[accountCurrency]*big.Int {
+	sums := map[accountCurrency]*big.Int{}
+	for _, l := range s.lines {
+		if tenant != "" && l.Tenant != tenant {
+			continue
+		}
+		key := accountCurrency{book.AccountID{Tenant: l.Tenant, Account: l.Account}, l.Currency}
+		if sums[key] == nil {
+			sums[key] = new(big.Int)
+		}
+		sums[key].Add(sums[key], big.NewInt(int64(l.Amount)))
+	}
+	return sums
+}
+
+type accountCurrency struct {
+	book.AccountID
+	currency money.Currency
+}
+
+type tenantCurrency struct {
+	tenant   names.Tenant
+	currency money.Currency
+}
+
+// Sums implements store.Store.
+func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return store.Sums{}, err
+	}
+	var sums store.Sums
+	totals, counts := map[tenantCurrency]*big.Int{}, map[tenantCurrency]int64{}
+	add := func(t names.Tenant, c money.Currency, amount *big.Int) {
+		key := tenantCurrency{t, c}
+		if totals[key] == nil {
+			totals[key] = new(big.Int)
+		}
+		totals[key].Add(totals[key], amount)
+	}
+	lines := s.lineSums(tenant)
+	for key, amount := range lines {
+		if _, hasRow := s.accounts[key.AccountID]; !hasRow {
+			add(key.Tenant, key.currency, amount)
+		}
+		if p, is := book.ClearingOf(key.Account); is {
+			sums.Clearing = append(sums.Clearing, store.ClearingSum{
+				Tenant: key.Tenant, Currency: key.currency, Participant: p, Balance: amount.String()})
+		}
+	}
+	for _, a := range s.sortedAccounts(tenant, "") {
+		add(a.Tenant, a.Currency, big.NewInt(int64(a.Balance)))
+		counts[tenantCurrency{a.Tenant, a.Currency}]++
+		kept := cmp.Or(lines[accountCurrency{a.AccountID, a.Currency}], new(big.Int))
+		unsound := a.Balance < a.Floor || kept.Cmp(big.NewInt(int64(a.Balance))) != 0
+		if unsound && len(sums.Faults) < store.FaultsMax {
+			sums.Faults = append(sums.Faults, store.AccountFault{Account: a, Lines: kept.String()})
+		}
+	}
+	for key, total := range totals {
+		sums.Currencies = append(sums.Currencies, store.CurrencySum{
+			Tenant: key.tenant, Currency: key.currency, Total: total.String(), AccountCount: counts[key]})
+	}
+	for id := range s.operations {
+		if tenant == "" || id.Tenant == tenant {
+			sums.OperationCount++
+		}
+	}
+	slices.SortFunc(sums.Currencies, func(a, b store.CurrencySum) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Currency, b.Currency))
+	})
+	slices.SortFunc(sums.Clearing, func(a, b store.ClearingSum) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Currency, b.Currency), cmp.Compare(a.Participant, b.Participant))
+	})
+	return sums, nil
+}
+
+// Account implements store.Store.
+func (s *Store) Account(ctx context.Context, id book.AccountID) (book.Account, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return book.Account{}, err
+	}
+	account, exists := s.accounts[id]
+	if !exists {
+		return book.Account{}, store.ErrNotFound
+	}
+	return account, nil
+}
+
+// Accounts implements store.Store.
+func (s *Store) Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if tenant == "" {
+		return nil, nil
+	}
+	accounts := s.sortedAccounts(tenant, after)
+	return accounts[:max(0, min(limit, len(accounts)))], nil
+}
+
+// sortedAccounts gives those of one tenant, or of all, by tenant and name.
+func (s *Store) sortedAccounts(tenant names.Tenant, after names.Account) []book.Account {
+	var accounts []book.Account
+	for id, a := range s.accounts {
+		if (tenant == "" || id.Tenant == tenant) && id.Account > after {
+			accounts = append(accounts, a)
+		}
+	}
+	slices.SortFunc(accounts, func(a, b book.Account) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Account, b.Account))
+	})
+	return accounts
+}
+
+// TrialBalance implements store.Store.
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	if tenant == "" {
+		return nil, s.clock(), nil
+	}
+	var balances []store.Balance
+	for _, a := range s.sortedAccounts(tenant, "") {
+		balances = append(balances, store.Balance{
+			Account: a.Account, Currency: a.Currency, Balance: big.NewInt(int64(a.Balance)).String()})
+	}
+	for key, amount := range s.lineSums(tenant) {
+		if _, hasRow := s.accounts[key.AccountID]; !hasRow {
+			balances = append(balances, store.Balance{Account: key.Account, Currency: key.currency, Balance: amount.String()})
+		}
+	}
+	slices.SortFunc(balances, func(a, b store.Balance) int {
+		return cmp.Or(cmp.Compare(a.Currency, b.Currency), cmp.Compare(a.Account, b.Account))
+	})
+	return balances, s.clock(), nil
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (store.Identity, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return store.Identity{Incarnation: s.incarnation, HighWaterMark: int64(len(s.lines))}, ctx.Err()
+}
+
+func compareIDs(a, b book.ID) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), slices.Compare(a.Key[:], b.Key[:]))
+}

@@ -1,0 +1,215 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+// readTests are about what can be read back.
+var readTests = []test{
+	{"OperationsByPage", testOperationPages},
+	{"AccountsByPage", testAccountPages},
+	{"NotFound", testNotFound},
+	{"Sums", testSums},
+	{"SumsBeyond64Bits", testHugeSums},
+	{"TrialBalance", testTrialBalance},
+	{"Identity", testIdentity},
+}
+
+func testOperationPages(b *books) {
+	b.fund(tenant, "alice", 1000)
+	b.fund(other, "alice", 1000)
+	for i := range 10 {
+		key := names.TransferKey(fmt.Sprint("t", i))
+		b.one(on(tenant, book.Debit, key, "alice", money.Minor(i+1)))
+		b.one(on(other, book.Debit, key, "alice", 5000)) // refused: no lines
+	}
+	whole := b.all()
+	if len(whole) != 24 || !slices.IsSortedFunc(whole, func(x, y store.Listed) int { return compare(x.ID(), y.ID()) }) {
+		b.t.Fatalf("%d operations, or out of order", len(whole))
+	}
+	for _, of := range []names.Tenant{"", tenant, other, "nobody"} {
+		var paged, expected []store.Listed
+		for _, l := range whole {
+			if of == "" || l.Tenant == of {
+				expected = append(expected, l)
+			}
+		}
+		after := book.ID{}
+		for {
+			page, err := b.store.Operations(context.Background(), of, after, 7)
+			if err != nil || len(page) > 7 {
+				b.t.Fatalf("page of %d: %v", len(page), err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			paged, after = append(paged, page...), page[len(page)-1].ID()
+		}
+		same := slices.EqualFunc(paged, expected, func(x, y store.Listed) bool {
+			return x.Stored == y.Stored && slices.Equal(x.Lines, y.Lines)
+		})
+		if !same {
+			b.t.Fatalf("tenant %q: pages give %d operations, want %d", of, len(paged), len(expected))
+		}
+	}
+	if none, err := b.store.Operations(context.Background(), "", book.ID{}, 0); err != nil || len(none) != 0 {
+		b.t.Fatalf("limit 0: %d, %v", len(none), err)
+	}
+}
+
+func compare(x, y book.ID) int {
+	switch {
+	case x == y:
+		return 0
+	case x.Tenant < y.Tenant || x.Tenant == y.Tenant && x.Key.Less(y.Key):
+		return -1
+	}
+	return 1
+}
+
+// Names are ordered byte for byte, whatever the database's locale thinks.
+func testAccountPages(b *books) {
+	accounts := []names.Account{"a-c", "a.b", "a_d", "ab", "a0", "0a", "b", "a-b", "aa"}
+	for _, a := range accounts {
+		b.one(on(tenant, book.Open, names.TransferKey("open-"+a), a, 0))
+	}
+	b.one(on(other, book.Open, "open", "elsewhere", 0))
+	slices.Sort(accounts)
+	var got []names.Account
+	after := names.Account("")
+	for {
+		page, err := b.store.Accounts(context.Background(), tenant, after, 2)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, a := range page {
+			got, after = append(got, a.Account), a.Account
+		}
+	}
+	if !slices.Equal(got, accounts) {
+		b.t.Fatalf("got %q, want %q", got, accounts)
+	}
+	if none, err := b.store.Accounts(context.Background(), "", "", 10); err != nil || len(none) != 0 {
+		b.t.Fatalf("no tenant: %d accounts, %v", len(none), err)
+	}
+}
+
+func testNotFound(b *books) {
+	b.fund(tenant, "alice", 1)
+	for _, id := range []book.AccountID{{Tenant: tenant, Account: "nobody"}, {Tenant: other, Account: "alice"},
+		{Tenant: tenant, Account: "external:cash"}, {Tenant: tenant, Account: "nul\x00"}, {}} {
+		if _, err := b.store.Account(context.Background(), id); !errors.Is(err, store.ErrNotFound) {
+			b.t.Fatalf("account %q: %v", id.Account, err)
+		}
+	}
+	never := debit("never", "alice", 1)
+	found, err := b.store.Lookup(context.Background(), never)
+	if err != nil || found.Outcome != book.NotFound || found.Operation != never {
+		b.t.Fatalf("lookup: %+v, %v", found, err)
+	}
+	b.expect(never, want{outcome: book.Applied, moved: 1}) // looking left nothing behind
+	bad := book.Operation{Tenant: "nul\x00", Kind: book.Debit, Step: "debit"}
+	if found, err = b.store.Lookup(context.Background(), bad); err != nil || found.Outcome != book.Invalid {
+		b.t.Fatalf("lookup of what cannot be: %+v, %v", found, err)
+	}
+}
+
+func testSums(b *books) {
+	b.fund(tenant, "alice", 100)
+	b.fund(tenant, "bob", 50)
+	b.fund(other, "alice", 7)
+	b.one(debit("t1", "alice", 40))
+	to := credit("t2", "bob", 5)
+	to.Counterparty = "bank/x"
+	b.one(to)
+	euro := on(tenant, book.Open, "euro", "euro", 0)
+	euro.Currency = "EUR"
+	b.one(euro)
+	sums, err := b.store.Sums(context.Background(), "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	currencies := []store.CurrencySum{
+		{Tenant: tenant, Currency: "EUR", Total: "0", AccountCount: 1},
+		{Tenant: tenant, Currency: usd, Total: "0", AccountCount: 2},
+		{Tenant: other, Currency: usd, Total: "0", AccountCount: 1},
+	}
+	clearing := []store.ClearingSum{
+		{Tenant: tenant, Currency: usd, Participant: "bank", Balance: "-5"},
+		{Tenant: tenant, Currency: usd, Participant: "ledger", Balance: "40"},
+	}
+	if !slices.Equal(sums.Currencies, currencies) || !slices.Equal(sums.Clearing, clearing) ||
+		len(sums.Faults) != 0 || sums.OperationCount != 9 {
+		b.t.Fatalf("%+v", sums)
+	}
+}
+
+// Three accounts near the largest balance: their sum, and the external
+// account's, is beyond 64 bits.
+func testHugeSums(b *books) {
+	for _, a := range []names.Account{"a", "b", "c"} {
+		b.fund(tenant, a, money.AmountMax)
+	}
+	balances, _, err := b.store.TrialBalance(context.Background(), tenant)
+	huge := store.Balance{Account: "external:cash", Currency: usd, Balance: "-13835058055282163712"}
+	if err != nil || len(balances) != 4 || balances[3] != huge {
+		b.t.Fatalf("%+v, %v", balances, err)
+	}
+}
+
+func testTrialBalance(b *books) {
+	before := time.Now().Add(-time.Hour)
+	b.fund(tenant, "alice", 100)
+	b.fund(other, "zoe", 1)
+	b.one(debit("t1", "alice", 40))
+	b.one(on(tenant, book.Open, "empty", "empty", 0))
+	euro := on(tenant, book.Open, "euro", "euro", 0)
+	euro.Currency = "EUR"
+	b.one(euro)
+	balances, at, err := b.store.TrialBalance(context.Background(), tenant)
+	expected := []store.Balance{{Account: "euro", Currency: "EUR", Balance: "0"},
+		{Account: "alice", Currency: usd, Balance: "60"}, {Account: "clearing:ledger", Currency: usd, Balance: "40"},
+		{Account: "empty", Currency: usd, Balance: "0"}, {Account: "external:cash", Currency: usd, Balance: "-100"}}
+	if err != nil || !slices.Equal(balances, expected) || at.Before(before) || at.Location() != time.UTC {
+		b.t.Fatalf("%+v at %v, %v", balances, at, err)
+	}
+	if none, _, err := b.store.TrialBalance(context.Background(), ""); err != nil || len(none) != 0 {
+		b.t.Fatalf("no tenant: %+v, %v", none, err)
+	}
+}
+
+func testIdentity(b *books) {
+	mark := int64(0)
+	identity := func() store.Identity {
+		i, err := b.store.Identity(context.Background())
+		if err != nil || i.Incarnation == "" || i.HighWaterMark < mark {
+			b.t.Fatalf("%+v, %v; the mark was %d", i, err, mark)
+		}
+		mark = i.HighWaterMark
+		return i
+	}
+	first := identity()
+	if first.HighWaterMark != 0 {
+		b.t.Fatalf("empty books: %+v", first)
+	}
+	b.fund(tenant, "alice", 100)
+	funded := identity()
+	b.one(debit("t1", "alice", 500)) // refused
+	b.one(debit("t2", "alice", 50))
+	last := identity()
+	if funded.HighWaterMark <= 0 || last.HighWaterMark <= funded.HighWaterMark || last.Incarnation != first.Incarnation {
+		b.t.Fatalf("%+v, %+v, %+v", first, funded, last)
+	}
+}
