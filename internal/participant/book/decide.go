@@ -144,7 +144,9 @@ func (d *decision) answer(o Operation) Answer {
 	if stored, known := d.view.Operations[o.ID()]; known {
 		return replay(stored, o)
 	}
-	violations := append(ValidateIdentity(o), ValidateContents(o, d.limits)...)
+	// Malformed is what giro can never move; a participant's own limit is a
+	// definite no, which is stored.
+	violations := append(ValidateIdentity(o), ValidateContents(o, DefaultLimits)...)
 	if len(violations) > 0 {
 		return invalid(o, violations)
 	}
@@ -194,6 +196,8 @@ func (d *decision) judge(o Operation, account Account, exists bool) Reason {
 		return AccountFrozen
 	case account.Currency != o.Currency:
 		return CurrencyMismatch
+	case o.Amount > d.limits.AmountMax:
+		return LimitExceeded
 	}
 	if o.Kind == Debit {
 		// Both sides are within 2^62 of zero or the sum says so: no wrap.

@@ -9,9 +9,10 @@ import (
 	"giro/internal/names"
 )
 
-// Limits are what a participant takes.
+// Limits are what a participant takes. What exceeds them is Refused.
 type Limits struct {
-	// AmountMax is the largest amount of one operation, minor units.
+	// AmountMax is the largest amount of one debit, credit or deposit, minor
+	// units.
 	AmountMax money.Minor
 }
 
@@ -79,7 +80,7 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 		return v
 	}
 	if o.Amount < 1 || o.Amount > limits.AmountMax {
-		v = append(v, Violation{"amount", "must be 1 to the participant's largest amount, in minor units"})
+		v = append(v, Violation{"amount", "must be 1 to 2^62, in minor units"})
 	}
 	switch {
 	case o.Kind == Deposit && !names.Account(o.Counterparty).Valid():
