@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+type readStatements struct {
+	operation, operations, operationsOf, account, accounts *sql.Stmt
+	ownSums, accountSums, balances                         *sql.Stmt
+	faults, count, identity                                *sql.Stmt
+}
+
+func (r *readStatements) texts() []prepared {
+	return []prepared{
+		{&r.operation, `select ` + operationColumns + ` from operations where tenant = ? and key = ?`},
+		{&r.operations, `select ` + operationColumns + ` from operations
+			where (tenant, key) > (?, ?) order by tenant, key limit ?`},
+		{&r.operationsOf, `select ` + operationColumns + ` from operations
+			where tenant = ? and (tenant, key) > (?, ?) order by tenant, key limit ?`},
+		{&r.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
+		{&r.accounts, `select ` + accountColumns + ` from accounts where tenant = ? and account > ? order by account limit ?`},
+		{&r.ownSums, ownSums},
+		{&r.accountSums, accountSums},
+		{&r.balances, `select account, currency, cast(balance as text) from accounts where tenant = ?`},
+		{&r.faults, faults},
+		{&r.count, `select count(*) from operations where ?1 = '' or tenant = ?1`},
+		{&r.identity, `select incarnation, (select coalesce(max(id), 0) from lines) from meta`},
+	}
+}
+
+// Lookup implements store.Store.
+func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
+	v := &book.View{Operations: map[book.ID]book.Stored{}}
+	id := operation.ID()
+	stored, err := scanOperation(s.read.operation.QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return book.Answer{}, fmt.Errorf("lookup: %w", classify(err))
+	default:
+		v.Operations[id] = stored
+	}
+	return book.Lookup(v, operation), nil
+}
+
+// Operations implements store.Store.
+func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	tx, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	var rows *sql.Rows
+	if tenant == "" {
+		rows, err = tx.StmtContext(ctx, s.read.operations).QueryContext(ctx, after.Tenant, after.Key[:], limit)
+	} else {
+		rows, err = tx.StmtContext(ctx, s.read.operationsOf).QueryContext(ctx, tenant, after.Tenant, after.Key[:], limit)
+	}
+	stored, err := collect(rows, err, scanOperation)
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+	// The lines of all keys in the page's range, in the page's order.
+	from, to := stored[0], stored[len(stored)-1]
+	rows, err = tx.QueryContext(ctx, `select tenant, key, account, currency, amount from lines
+		where (tenant, key) >= (?, ?) and (tenant, key) <= (?, ?) order by tenant, key, account`,
+		from.Tenant, from.Key[:], to.Tenant, to.Key[:])
+	lines, err := collect(rows, err, scanLine)
+	if err != nil {
+		return nil, err
+	}
+	linesOf := map[book.ID][]book.Line{}
+	for _, l := range lines {
+		id := book.ID{Tenant: l.Tenant, Key: l.Key}
+		linesOf[id] = append(linesOf[id], l)
+	}
+	listed := make([]store.Listed, len(stored))
+	for i, o := range stored {
+		listed[i] = store.Listed{Stored: o, Lines: linesOf[o.ID()]}
+	}
+	return listed, nil
+}
+
+// snapshot begins a transaction that sees one state of the file. The caller rolls
+// it back.
+func (s *Store) snapshot(ctx context.Context) (*sql.Tx, error) {
+	tx, err := s.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", classify(err))
+	}
+	return tx, nil
+}
+
+// Account implements store.Store.
+func (s *Store) Account(ctx context.Context, id book.AccountID) (book.Account, error) {
+	account, err := scanAccount(s.read.account.QueryRowContext(ctx, id.Tenant, id.Account))
+	if errors.Is(err, sql.ErrNoRows) {
+		return book.Account{}, store.ErrNotFound
+	}
+	if err != nil {
+		return book.Account{}, fmt.Errorf("account: %w", classify(err))
+	}
+	return account, nil
+}
+
+// Accounts implements store.Store.
+func (s *Store) Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	rows, err := s.read.accounts.QueryContext(ctx, tenant, after, limit)
+	return collect(rows, err, scanAccount)
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (store.Identity, error) {
+	var identity store.Identity
+	err := s.read.identity.QueryRowContext(ctx).Scan(&identity.Incarnation, &identity.HighWaterMark)
+	if err != nil {
+		return store.Identity{}, fmt.Errorf("identity: %w", classify(err))
+	}
+	return identity, nil
+}

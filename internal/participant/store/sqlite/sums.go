@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+// sumHigh and sumLow add up amounts as two sums, of the high and the low 32 bits,
+// because SQLite's sum fails where it leaves 64 bits.
+const (
+	sumHigh = `coalesce(sum(l.amount >> 32), 0)`
+	sumLow  = `coalesce(sum(l.amount & 4294967295), 0)`
+)
+
+// Each ?1 is the tenant, or empty for all of them. ownSums adds up the accounts
+// that have no row.
+const (
+	ownSums = `select l.tenant, l.account, l.currency, ` + sumHigh + `, ` + sumLow + `, 0 from lines l
+		where (?1 = '' or l.tenant = ?1)
+		  and not exists (select 1 from accounts a where a.tenant = l.tenant and a.account = l.account)
+		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+	accountSums = `select l.tenant, '', l.currency, coalesce(sum(l.balance >> 32), 0), coalesce(sum(l.balance & 4294967295), 0),
+		count(*) from accounts l
+		where (?1 = '' or l.tenant = ?1) group by l.tenant, l.currency order by l.tenant, l.currency`
+	faults = `select * from (
+			select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
+				(select ` + sumHigh + ` from lines l
+					where l.tenant = a.tenant and l.account = a.account and l.currency = a.currency) as high,
+				(select ` + sumLow + ` from lines l
+					where l.tenant = a.tenant and l.account = a.account and l.currency = a.currency) as low
+			from accounts a where ?1 = '' or a.tenant = ?1)
+		-- equal, after the low part's carry, and no sum that wraps
+		where balance < floor or (balance >> 32) <> high + (low >> 32) or (balance & 4294967295) <> (low & 4294967295)
+		order by tenant, account limit ?2`
+)
+
+// summed is the sum of a group of amounts; account is empty where the group is
+// all accounts that have a row, which rowCount counts.
+type summed struct {
+	tenant   names.Tenant
+	account  names.Account
+	currency money.Currency
+	amount   *big.Int
+	rowCount int64
+}
+
+func scanSummed(r row) (summed, error) {
+	var one summed
+	var high, low int64
+	if err := r.Scan(&one.tenant, &one.account, &one.currency, &high, &low, &one.rowCount); err != nil {
+		return summed{}, err
+	}
+	one.amount = join(high, low)
+	return one, nil
+}
+
+// join puts the two sums together.
+func join(high, low int64) *big.Int {
+	total := new(big.Int).Lsh(big.NewInt(high), 32)
+	return total.Add(total, big.NewInt(low))
+}
+
+func scanFault(r row) (store.AccountFault, error) {
+	var f store.AccountFault
+	var created, updated, high, low int64
+	if err := r.Scan(&f.Tenant, &f.Account.Account, &f.Currency, &f.Balance, &f.Floor, &f.State, &created, &updated,
+		&high, &low); err != nil {
+		return store.AccountFault{}, err
+	}
+	f.CreatedAt, f.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+	f.Lines = join(high, low).String()
+	return f, nil
+}
+
+// Sums implements store.Store.
+func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, error) {
+	var sums store.Sums
+	tx, err := s.snapshot(ctx)
+	if err != nil {
+		return sums, err
+	}
+	defer tx.Rollback()
+	rows, err := tx.StmtContext(ctx, s.read.ownSums).QueryContext(ctx, tenant)
+	own, err := collect(rows, err, scanSummed)
+	if err != nil {
+		return sums, err
+	}
+	rows, err = tx.StmtContext(ctx, s.read.accountSums).QueryContext(ctx, tenant)
+	withRow, err := collect(rows, err, scanSummed)
+	if err != nil {
+		return sums, err
+	}
+	rows, err = tx.StmtContext(ctx, s.read.faults).QueryContext(ctx, tenant, store.FaultsMax)
+	if sums.Faults, err = collect(rows, err, scanFault); err != nil {
+		return sums, err
+	}
+	if err := tx.StmtContext(ctx, s.read.count).QueryRowContext(ctx, tenant).Scan(&sums.OperationCount); err != nil {
+		return sums, classify(err)
+	}
+	sums.Currencies = totals(append(own, withRow...))
+	sums.Clearing = clearing(own)
+	return sums, nil
+}
+
+// totals adds up the groups of each tenant and currency.
+func totals(groups []summed) []store.CurrencySum {
+	type group struct {
+		tenant   names.Tenant
+		currency money.Currency
+	}
+	amounts, counts := map[group]*big.Int{}, map[group]int64{}
+	for _, g := range groups {
+		key := group{g.tenant, g.currency}
+		if amounts[key] == nil {
+			amounts[key] = new(big.Int)
+		}
+		amounts[key].Add(amounts[key], g.amount)
+		counts[key] += g.rowCount
+	}
+	var sums []store.CurrencySum
+	for key, amount := range amounts {
+		sums = append(sums, store.CurrencySum{
+			Tenant: key.tenant, Currency: key.currency, Total: amount.String(), AccountCount: counts[key]})
+	}
+	slices.SortFunc(sums, func(a, b store.CurrencySum) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Currency, b.Currency))
+	})
+	return sums
+}
+
+// clearing picks the clearing accounts; the groups come in order.
+func clearing(groups []summed) []store.ClearingSum {
+	var sums []store.ClearingSum
+	for _, g := range groups {
+		if p, is := book.ClearingOf(g.account); is {
+			sums = append(sums, store.ClearingSum{
+				Tenant: g.tenant, Currency: g.currency, Participant: p, Balance: g.amount.String()})
+		}
+	}
+	return sums
+}
+
+// TrialBalance implements store.Store.
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	if tenant == "" {
+		return nil, now, nil
+	}
+	tx, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer tx.Rollback()
+	rows, err := tx.StmtContext(ctx, s.read.ownSums).QueryContext(ctx, tenant)
+	own, err := collect(rows, err, scanSummed)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("trial balance: %w", err)
+	}
+	rows, err = tx.StmtContext(ctx, s.read.balances).QueryContext(ctx, tenant)
+	balances, err := collect(rows, err, func(r row) (store.Balance, error) {
+		var b store.Balance
+		err := r.Scan(&b.Account, &b.Currency, &b.Balance)
+		return b, err
+	})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("trial balance: %w", err)
+	}
+	for _, g := range own {
+		balances = append(balances, store.Balance{Account: g.account, Currency: g.currency, Balance: g.amount.String()})
+	}
+	slices.SortFunc(balances, func(a, b store.Balance) int {
+		return cmp.Or(cmp.Compare(a.Currency, b.Currency), cmp.Compare(a.Account, b.Account))
+	})
+	return balances, now, nil
+}
