@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"unicode/utf8"
 
 	"giro/internal/money"
 	"giro/internal/names"
@@ -141,7 +142,7 @@ func kindOfStep(step string) Kind {
 }
 
 // storable gives the contents as a database can hold them. A Refund's are never
-// validated, so a text that is too long or holds a NUL is stored as its hash;
+// validated, so a text that is too long, holds a NUL or is no UTF-8 is stored as its hash;
 // what is within the grammar stands for itself.
 func storable(o Operation) Operation {
 	o.Account = names.Account(storableText(string(o.Account)))
@@ -151,7 +152,7 @@ func storable(o Operation) Operation {
 }
 
 func storableText(s string) string {
-	if len(s) <= 2*names.PartLengthMax+1 && !strings.ContainsRune(s, 0) {
+	if len(s) <= 2*names.PartLengthMax+1 && !strings.ContainsRune(s, 0) && utf8.ValidString(s) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
