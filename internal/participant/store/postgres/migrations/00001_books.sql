@@ -1,0 +1,79 @@
+-- +goose Up
+-- A participant's books. Numbers of kinds, outcomes, reasons and states are the
+-- book's. Text that is ordered or compared is in collation "C": byte for byte.
+
+create table operations (
+    tenant             text collate "C" not null,
+    key                uuid             not null,
+    transfer_key       text collate "C" not null,
+    step               text collate "C" not null,
+    kind               smallint         not null,
+    account            text collate "C" not null,
+    amount             bigint           not null,
+    currency           text collate "C" not null,
+    counterparty       text collate "C" not null,
+    debit_key          uuid,
+    outcome            smallint         not null,
+    reason             smallint         not null,
+    amount_moved       bigint           not null,
+    balance_after      bigint           not null,
+    debit_outcome      smallint         not null,
+    first_refund_key   uuid,
+    first_refund_moved bigint           not null,
+    to_suspense        boolean          not null,
+    first_time         timestamptz      not null,
+    primary key (tenant, key),
+    -- The last guard. A tombstone (outcome 3) holds no contents.
+    constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
+);
+
+-- At most one refund per debit, whatever keys are used.
+create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
+
+create table accounts (
+    tenant     text collate "C" not null,
+    account    text collate "C" not null,
+    currency   text collate "C" not null,
+    balance    bigint           not null,
+    floor      bigint           not null,
+    state      smallint         not null,
+    created_at timestamptz      not null,
+    updated_at timestamptz      not null,
+    primary key (tenant, account),
+    constraint balance_not_below_floor check (balance >= floor)
+);
+
+create table lines (
+    id       bigint generated always as identity primary key,
+    tenant   text collate "C" not null,
+    key      uuid             not null,
+    account  text collate "C" not null,
+    currency text collate "C" not null,
+    amount   bigint           not null
+);
+create index lines_by_account on lines (tenant, account, currency) include (amount);
+create index lines_by_key on lines (tenant, key);
+
+create table events (
+    tenant     text collate "C" not null,
+    id         uuid             not null,
+    type       text             not null,
+    key        uuid             not null,
+    created_at timestamptz      not null,
+    relayed_at timestamptz,
+    primary key (tenant, id)
+);
+create index events_unrelayed on events (created_at, tenant, id) where relayed_at is null;
+
+create table meta (
+    id          smallint primary key check (id = 1),
+    incarnation text not null
+);
+insert into meta (id, incarnation) values (1, gen_random_uuid()::text);
+
+-- +goose Down
+drop table meta;
+drop table events;
+drop table lines;
+drop table accounts;
+drop table operations;

@@ -1,0 +1,228 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+// query runs one hot statement and collects its rows.
+func query[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], statement string, arguments ...any) ([]T, error) {
+	conn, err := acquire(ctx, s.hot)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	all, err := collect(ctx, conn.Conn(), scan, statement, arguments...)
+	if err != nil {
+		return nil, abandon(conn, err)
+	}
+	return all, nil
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, arguments ...any) (pgx.Rows, error)
+}
+
+func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], statement string, arguments ...any) ([]T, error) {
+	rows, err := q.Query(ctx, statement, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// Lookup implements store.Store.
+func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
+	v := &book.View{Operations: map[book.ID]book.Stored{}}
+	if operation.Tenant.Valid() {
+		stored, err := query(ctx, s, scanOperation, lookupOperation, string(operation.Tenant), place(operation.Key))
+		if err != nil {
+			return book.Answer{}, fmt.Errorf("lookup: %w", err)
+		}
+		for _, o := range stored {
+			v.Operations[o.ID()] = o
+		}
+	}
+	return book.Lookup(v, operation), nil
+}
+
+// Operations implements store.Store.
+func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	statement, arguments := listOperations, []any{string(after.Tenant), place(after.Key), int64(limit)}
+	if tenant != "" {
+		statement, arguments = listOperationsOf, append(arguments, string(tenant))
+	}
+	stored, err := query(ctx, s, scanOperation, statement, arguments...)
+	if err != nil {
+		return nil, fmt.Errorf("operations: %w", err)
+	}
+	if len(stored) == 0 {
+		return nil, nil
+	}
+	// A second snapshot will do: an operation's lines came with it and never
+	// change. It may hold lines of a key that came between; they are not asked for.
+	from, to := stored[0].ID(), stored[len(stored)-1].ID()
+	lines, err := query(ctx, s, scanLine, listLines, string(from.Tenant), place(from.Key), string(to.Tenant), place(to.Key))
+	if err != nil {
+		return nil, fmt.Errorf("lines: %w", err)
+	}
+	linesOf := map[book.ID][]book.Line{}
+	for _, l := range lines {
+		id := book.ID{Tenant: l.Tenant, Key: l.Key}
+		linesOf[id] = append(linesOf[id], l)
+	}
+	return column(stored, func(o book.Stored) store.Listed { return store.Listed{Stored: o, Lines: linesOf[o.ID()]} }), nil
+}
+
+// Account implements store.Store.
+func (s *Store) Account(ctx context.Context, id book.AccountID) (book.Account, error) {
+	if !id.Tenant.Valid() || !id.Account.Valid() {
+		return book.Account{}, store.ErrNotFound
+	}
+	found, err := query(ctx, s, scanAccount, loadAccount, string(id.Tenant), string(id.Account))
+	if err != nil {
+		return book.Account{}, fmt.Errorf("account: %w", err)
+	}
+	if len(found) == 0 {
+		return book.Account{}, store.ErrNotFound
+	}
+	return found[0], nil
+}
+
+// Accounts implements store.Store.
+func (s *Store) Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	accounts, err := query(ctx, s, scanAccount, listAccounts, string(tenant), string(after), int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("accounts: %w", err)
+	}
+	return accounts, nil
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (store.Identity, error) {
+	found, err := query(ctx, s, func(row pgx.CollectableRow) (store.Identity, error) {
+		var i store.Identity
+		err := row.Scan(&i.Incarnation, &i.HighWaterMark)
+		return i, err
+	}, identity)
+	if err != nil {
+		return store.Identity{}, fmt.Errorf("identity: %w", err)
+	}
+	if len(found) != 1 {
+		return store.Identity{}, errors.New("identity: the books have no incarnation")
+	}
+	return found[0], nil
+}
+
+// report runs several statements in one snapshot.
+func (s *Store) report(ctx context.Context, run func(pgx.Tx) error) error {
+	conn, err := acquire(ctx, s.reports)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	if err := pgx.BeginTxFunc(ctx, conn, options, run); err != nil {
+		return abandon(conn, err)
+	}
+	return nil
+}
+
+func scanBalance(row pgx.CollectableRow) (tenantBalance, error) {
+	var b tenantBalance
+	err := row.Scan(&b.tenant, &b.Account, &b.Currency, &b.Balance.Balance)
+	return b, err
+}
+
+type tenantBalance struct {
+	tenant names.Tenant
+	store.Balance
+}
+
+// Sums implements store.Store.
+func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, error) {
+	var sums store.Sums
+	err := s.report(ctx, func(tx pgx.Tx) error {
+		var err error
+		if sums.Currencies, err = collect(ctx, tx, scanCurrency, sumCurrencies, string(tenant)); err != nil {
+			return err
+		}
+		own, err := collect(ctx, tx, scanBalance, ownBalances, string(tenant))
+		if err != nil {
+			return err
+		}
+		for _, b := range own {
+			if p, is := book.ClearingOf(b.Account); is {
+				sums.Clearing = append(sums.Clearing, store.ClearingSum{
+					Tenant: b.tenant, Currency: b.Currency, Participant: p, Balance: b.Balance.Balance})
+			}
+		}
+		if sums.Faults, err = collect(ctx, tx, scanFault, findFaults, string(tenant), store.FaultsMax); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, countOperations, string(tenant)).Scan(&sums.OperationCount)
+	})
+	if err != nil {
+		return store.Sums{}, fmt.Errorf("sums: %w", err)
+	}
+	return sums, nil
+}
+
+func scanCurrency(row pgx.CollectableRow) (store.CurrencySum, error) {
+	var c store.CurrencySum
+	err := row.Scan(&c.Tenant, &c.Currency, &c.Total, &c.AccountCount)
+	return c, err
+}
+
+func scanFault(row pgx.CollectableRow) (store.AccountFault, error) {
+	var f store.AccountFault
+	err := row.Scan(&f.Tenant, &f.AccountID.Account, &f.Currency, &f.Balance, &f.Floor, &f.State, &f.CreatedAt, &f.UpdatedAt, &f.Lines)
+	f.CreatedAt, f.UpdatedAt = f.CreatedAt.UTC(), f.UpdatedAt.UTC()
+	return f, err
+}
+
+// TrialBalance implements store.Store.
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+	var now time.Time
+	var balances []store.Balance
+	err := s.report(ctx, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, loadNow).Scan(&now); err != nil || tenant == "" {
+			return err
+		}
+		for _, statement := range []string{ownBalances, accountBalances} {
+			some, err := collect(ctx, tx, scanBalance, statement, string(tenant))
+			if err != nil {
+				return err
+			}
+			balances = append(balances, column(some, func(b tenantBalance) store.Balance { return b.Balance })...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("trial balance: %w", err)
+	}
+	slices.SortFunc(balances, func(a, b store.Balance) int {
+		if c := strings.Compare(string(a.Currency), string(b.Currency)); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.Account), string(b.Account))
+	})
+	return balances, now.UTC(), nil
+}

@@ -1,0 +1,112 @@
+package postgres
+
+const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
+	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time`
+
+const accountColumns = `tenant, account, currency, balance, floor, state, created_at, updated_at`
+
+// The hot statements. Each takes whole columns as arrays, so that a batch of any
+// size is one statement with one plan; the tests read the plans. Each number of
+// kind and outcome is the book's: 3 is Refund, 1 is Applied.
+const (
+	loadNow = `select now()`
+
+	loadOperations = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
+			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
+			o.first_refund_moved, o.to_suspense, o.first_time
+		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
+		join operations o on o.tenant = asked.tenant and o.key = asked.key`
+
+	loadRefunds = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
+			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
+			o.first_refund_moved, o.to_suspense, o.first_time
+		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
+		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind = 3 and o.outcome = 1`
+
+	// The rows are locked after they are sorted: in the one global order. NO KEY,
+	// since no key of an account ever changes.
+	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at
+		from unnest($1::text[], $2::text[]) as asked (tenant, account)
+		join accounts a on a.tenant = asked.tenant and a.account = asked.account
+		order by a.tenant, a.account for no key update of a`
+
+	// An account or a key that somebody else has meanwhile inserted is waited for
+	// and then skipped; fewer rows than were sent mean that a race was lost.
+	openAccounts = `insert into accounts (` + accountColumns + `)
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
+			$7::timestamptz[], $8::timestamptz[])
+		on conflict do nothing`
+
+	addOperations = `insert into operations (` + operationColumns + `)
+		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
+			$8::text[], $9::text[], $10::uuid[], $11::smallint[], $12::smallint[], $13::bigint[], $14::bigint[],
+			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[])
+		on conflict do nothing`
+
+	addLines = `insert into lines (tenant, key, account, currency, amount)
+		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::bigint[])`
+
+	addEvents = `insert into events (tenant, id, type, key, created_at)
+		select *, $5::timestamptz from unnest($1::text[], $2::uuid[], $3::text[], $4::uuid[])`
+
+	changeAccounts = `update accounts a set balance = changed.balance, state = changed.state, updated_at = changed.updated_at
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::smallint[], $5::timestamptz[])
+			as changed (tenant, account, balance, state, updated_at)
+		where a.tenant = changed.tenant and a.account = changed.account`
+
+	lookupOperation = `select ` + operationColumns + ` from operations where tenant = $1::text and key = $2::uuid`
+
+	listOperations = `select ` + operationColumns + ` from operations
+		where (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
+
+	listOperationsOf = `select ` + operationColumns + ` from operations
+		where tenant = $4::text and (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
+
+	// The lines of the keys from one to another.
+	listLines = `select tenant, key, account, currency, amount from lines
+		where (tenant, key) >= ($1::text, $2::uuid) and (tenant, key) <= ($3::text, $4::uuid) order by tenant, key, account`
+
+	loadAccount = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text`
+
+	listAccounts = `select ` + accountColumns + ` from accounts
+		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
+
+	identity = `select incarnation, (select coalesce(max(id), 0) from lines) from meta where id = 1`
+)
+
+// hotStatements run on the pool whose sessions keep to indexes.
+var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addLines,
+	addEvents, changeAccounts, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity}
+
+// The reports read whole tables, with whatever plan is best. $1 is the tenant, or
+// empty for all of them. Sums of bigint are numeric: they cannot wrap.
+const (
+	sumCurrencies = `select tenant, currency, sum(amount)::text, sum(account_count)::bigint from (
+			select tenant, currency, balance as amount, 1 as account_count from accounts where $1 = '' or tenant = $1
+			union all
+			select l.tenant, l.currency, l.amount, 0 from lines l where ($1 = '' or l.tenant = $1)
+				and not exists (select from accounts a where a.tenant = l.tenant and a.account = l.account)
+		) as amounts group by tenant, currency order by tenant, currency`
+
+	// ownBalances are those of the participant's own accounts, which have no row.
+	ownBalances = `select l.tenant, l.account, l.currency, sum(l.amount)::text from lines l
+		where ($1 = '' or l.tenant = $1)
+			and not exists (select from accounts a where a.tenant = l.tenant and a.account = l.account)
+		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+
+	accountBalances = `select tenant, account, currency, balance::text from accounts where tenant = $1`
+
+	findFaults = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
+			coalesce(s.amount, 0)::text
+		from accounts a left join (
+			select tenant, account, currency, sum(amount) as amount from lines
+			where $1 = '' or tenant = $1 group by tenant, account, currency
+		) s on s.tenant = a.tenant and s.account = a.account and s.currency = a.currency
+		where ($1 = '' or a.tenant = $1) and (a.balance < a.floor or a.balance <> coalesce(s.amount, 0))
+		order by a.tenant, a.account limit $2`
+
+	countOperations = `select count(*) from operations where $1 = '' or tenant = $1`
+)
+
+// reportStatements run in one snapshot, on a pool of their own.
+var reportStatements = []string{sumCurrencies, ownBalances, accountBalances, findFaults, countOperations}
