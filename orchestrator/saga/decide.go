@@ -45,20 +45,21 @@ type Answer struct {
 const alreadyRefunded = "ALREADY_REFUNDED"
 
 // Judge says what an answer to a step means to the saga, and, where it is
-// Broken, why, in words.
+// Broken, why, in words. A parked saga awaits nothing until an operator unparks
+// it; the step is then asked again and answered as before.
 func (s Saga) Judge(step StepName, a Answer) (On, string) {
 	switch {
-	case a.Outcome == OutcomeUnknown:
-		if s.Awaits() != step {
-			return Stale, ""
-		}
-		return Unknown, a.Error
-	case s.Awaits() != step:
+	case s.Parked || s.Awaits() != step:
 		return Stale, ""
+	case a.Outcome == OutcomeUnknown:
+		return Unknown, a.Error
 	case a.Key != s.StepKey(step):
 		return Broken, fmt.Sprintf("the answer to %s echoes another key, %s", step, a.Key)
 	case a.Amount != s.Amount:
 		return Broken, fmt.Sprintf("the answer to %s echoes another amount, %d", step, a.Amount)
+	case a.Outcome != OutcomeApplied && a.AmountMoved != 0:
+		// A no that moved money is no definite no.
+		return Broken, fmt.Sprintf("%s was answered %s but moved %d", step, a.Outcome, a.AmountMoved)
 	case a.Outcome == OutcomeInvalid:
 		if s.State == Cancelling || s.State == Refunding {
 			return Broken, fmt.Sprintf("%s was answered INVALID: %s", step, a.Detail)
