@@ -53,7 +53,7 @@ func (r *Runner) save(e Save) {
 		r.config.Logger.Warn("a transfer's state could not be saved; it is tried again",
 			"tenant", e.Write.Saga.Tenant, "transfer_key", e.Write.Saga.Key, "state", e.Write.Saga.State, "error", err)
 	}
-	r.step(Saved{ID: e.Write.Saga.ID, Result: result, Err: err})
+	r.step(Saved{ID: e.Write.Saga.ID, Attempt: e.Attempt, Result: result, Err: err})
 }
 
 func (r *Runner) claim(e Claim) {

@@ -72,8 +72,13 @@ func (m *Machine) call(now time.Time, f *flight) {
 	record.LastSentAt = now
 	f.saga = f.saga.WithStep(record)
 	f.calling = true
-	f.attempt++
+	f.attempt = m.nextAttempt()
 	m.emit(Call{ID: f.saga.ID, Attempt: f.attempt, Request: f.saga.Request(step)})
+}
+
+func (m *Machine) nextAttempt() int64 {
+	m.attempts++
+	return m.attempts
 }
 
 func (m *Machine) answered(now time.Time, e Answered) {
@@ -131,15 +136,15 @@ func (m *Machine) pause(failures int, shortest, longest time.Duration) time.Dura
 // waited for.
 func (m *Machine) save(f *flight) {
 	f.calling, f.saving = false, true
-	f.attempt++
+	f.attempt = m.nextAttempt()
 	f.saveAt = time.Time{}
-	m.emit(Save{Write: store.Write{Saga: f.saga, FromVersion: f.saga.Version, FromEpoch: f.saga.Epoch}})
+	m.emit(Save{Attempt: f.attempt, Write: store.Write{Saga: f.saga, FromVersion: f.saga.Version, FromEpoch: f.saga.Epoch}})
 }
 
 func (m *Machine) saved(now time.Time, e Saved) {
 	f := m.flights[e.ID]
-	if f == nil || !f.saving {
-		return
+	if f == nil || !f.saving || f.attempt != e.Attempt {
+		return // no longer awaited
 	}
 	f.saving = false
 	row := e.Result.Saga

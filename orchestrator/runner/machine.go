@@ -80,9 +80,10 @@ type (
 	}
 	// Saved ends a Save. With an error it is not known whether it was written.
 	Saved struct {
-		ID     saga.ID
-		Result store.Saved
-		Err    error
+		ID      saga.ID
+		Attempt int64
+		Result  store.Saved
+		Err     error
 	}
 	// CancelSeen tells that a row was asked to stop; Saga is the row.
 	CancelSeen struct{ Saga saga.Saga }
@@ -119,7 +120,10 @@ type (
 		Request saga.Request
 	}
 	// Save writes a row; answered by Saved.
-	Save struct{ Write store.Write }
+	Save struct {
+		Attempt int64
+		Write   store.Write
+	}
 	// Claim looks for sagas that nobody carries out; answered by Claimed.
 	Claim struct {
 		Limit      int
@@ -145,9 +149,12 @@ func (Lost) isEffect()    {}
 type Machine struct {
 	settings Settings
 	// random gives a number in [0, n).
-	random  func(n int64) int64
-	flights map[saga.ID]*flight
-	timers  timers
+	random func(n int64) int64
+	// attempts numbers all calls and saves, so that a result never finds another
+	// flight of the same saga.
+	attempts int64
+	flights  map[saga.ID]*flight
+	timers   timers
 	// timerOrder numbers the timers.
 	timerOrder int64
 	sweeps     sweeps
@@ -172,7 +179,8 @@ type flight struct {
 	saga    saga.Saga
 	calling bool
 	saving  bool
-	// attempt numbers the calls: an answer to an older one is dropped.
+	// attempt is the number of the call or save that is under way; the result of
+	// an older one is dropped.
 	attempt int64
 	// failures counts unknown answers in a row; saveFailures failed saves.
 	failures, saveFailures int
@@ -274,11 +282,9 @@ func (m *Machine) claim(now time.Time) {
 func (m *Machine) claimed(now time.Time, e Claimed) {
 	m.sweeps.claiming = false
 	for _, s := range e.Sagas {
-		if f := m.flights[s.ID]; f != nil {
-			// Taken from ourselves: what we know stays, on the row's new version.
-			f.rebase(s)
-			continue
-		}
+		// A flight of an earlier ownership knows less than the row, which others
+		// may have moved on: the row counts, and what was asked is asked again.
+		delete(m.flights, s.ID)
 		m.start(now, s)
 	}
 	if len(e.Sagas) == m.settings.ClaimSizeMax {
