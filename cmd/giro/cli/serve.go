@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"giro/cmd/giro/serve"
+)
+
+type serveCommand struct {
+	Orchestrator serveOrchestrator `cmd:"" help:"Carry out transfers: the service that clients talk to."`
+	Accountsvc   serveAccountsvc   `cmd:"" help:"Keep customers' accounts."`
+	Ledgersvc    serveLedgersvc    `cmd:"" help:"Keep the general ledger."`
+}
+
+// database says where a service keeps its rows.
+type database struct {
+	DatabaseURL string `name:"database-url" help:"postgres://USER@HOST/NAME or sqlite:FILE." required:"" placeholder:"URL"`
+}
+
+// server is what every service's process needs.
+type server struct {
+	database
+	Insecure    bool          `help:"Listen where other machines reach it, although callers do not prove who they are yet."`
+	Migrate     bool          `help:"Create or upgrade the tables first."`
+	StopTimeout time.Duration `help:"How long calls under way may take to end at SIGTERM." default:"10s"`
+	LogLevel    slog.Level    `help:"The least level that is logged: debug, info, warn or error." default:"info"`
+}
+
+func (s server) settings(c *call, listen string) serve.Settings {
+	return serve.Settings{
+		DatabaseURL: s.DatabaseURL,
+		Listen:      listen,
+		Insecure:    s.Insecure,
+		Migrate:     s.Migrate,
+		StopTimeout: s.StopTimeout,
+		Logger:      slog.New(slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: s.LogLevel})),
+	}
+}
+
+type serveOrchestrator struct {
+	server
+	Listen            string            `help:"Address to listen on." default:"127.0.0.1:7101" placeholder:"HOST:PORT"`
+	Participant       map[string]string `help:"A participant and where it listens; may be repeated. accountsvc and ledgersvc are always there: at --accountsvc and --ledgersvc unless they are named here." mapsep:"," placeholder:"NAME=HOST:PORT"`
+	Lease             time.Duration     `help:"How long this replica owns its transfers without a sign of life." default:"5s"`
+	CallTimeout       time.Duration     `help:"How long one attempt of a step may take." default:"10s"`
+	RetryMin          time.Duration     `help:"The first pause before a step is tried again; pauses double, with full jitter." default:"200ms"`
+	RetryMax          time.Duration     `help:"The longest pause before a step is tried again." default:"30s"`
+	AttentionAfter    time.Duration     `help:"A transfer that has made no progress for so long is marked as needing attention." default:"2m"`
+	TransfersUnderWay int               `help:"How many transfers this replica carries out at once." default:"20000" placeholder:"N"`
+}
+
+func (serveOrchestrator) Help() string {
+	return `Runs the orchestrator until SIGTERM or SIGINT. Logs are JSON on stderr.
+
+Example:
+
+    giro serve orchestrator --database-url sqlite:orchestrator.db --migrate --participant accountsvc=127.0.0.1:7102`
+}
+
+func (s *serveOrchestrator) Run(c *call) error {
+	participants := map[string]string{accountsvc: c.connection.Accountsvc, ledgersvc: c.connection.Ledgersvc}
+	maps.Copy(participants, s.Participant)
+	return serve.Orchestrator(c.ctx, serve.OrchestratorSettings{
+		Settings:       s.settings(c, s.Listen),
+		Participants:   participants,
+		Lease:          s.Lease,
+		CallTimeout:    s.CallTimeout,
+		RetryMin:       s.RetryMin,
+		RetryMax:       s.RetryMax,
+		AttentionAfter: s.AttentionAfter,
+		FlightsMax:     s.TransfersUnderWay,
+	})
+}
+
+type serveAccountsvc struct {
+	server
+	Listen string `help:"Address to listen on." default:"127.0.0.1:7102" placeholder:"HOST:PORT"`
+	Name   string `help:"The name under which orchestrators register it." default:"accountsvc" placeholder:"NAME"`
+}
+
+func (serveAccountsvc) Help() string {
+	return `Runs accountsvc until SIGTERM or SIGINT. Logs are JSON on stderr.
+
+Example:
+
+    giro serve accountsvc --database-url sqlite:accountsvc.db --migrate`
+}
+
+func (s *serveAccountsvc) Run(c *call) error {
+	return serve.Participant(c.ctx, serve.Accountsvc, s.Name, s.settings(c, s.Listen))
+}
+
+type serveLedgersvc struct {
+	server
+	Listen string `help:"Address to listen on." default:"127.0.0.1:7103" placeholder:"HOST:PORT"`
+	Name   string `help:"The name under which orchestrators register it." default:"ledgersvc" placeholder:"NAME"`
+}
+
+func (serveLedgersvc) Help() string {
+	return `Runs ledgersvc until SIGTERM or SIGINT. Logs are JSON on stderr.
+
+Example:
+
+    giro serve ledgersvc --database-url sqlite:ledgersvc.db --migrate`
+}
+
+func (s *serveLedgersvc) Run(c *call) error {
+	return serve.Participant(c.ctx, serve.Ledgersvc, s.Name, s.settings(c, s.Listen))
+}
+
+type devCommand struct {
+	Dir string `help:"Folder of the SQLite files; made if it is not there." default:"giro-dev" placeholder:"DIR"`
+}
+
+func (devCommand) Help() string {
+	return `Runs the orchestrator, accountsvc and ledgersvc in this process, on loopback and the default ports, until Ctrl-C. Everything stays in the folder for the next time. For trying things out only.
+
+Example:
+
+    giro dev --dir /tmp/giro-dev`
+}
+
+func (d *devCommand) Run(c *call) error {
+	dir, err := filepath.Abs(d.Dir)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return serve.Dev(c.ctx, dir, logger, func() { fmt.Fprintf(c.Out, devHowTo, dir) })
+}
+
+const devHowTo = `giro dev is up: orchestrator 127.0.0.1:7101, accountsvc 127.0.0.1:7102, ledgersvc 127.0.0.1:7103
+its SQLite files are in %s; callers are not asked who they are: for development only
+
+In another terminal:
+
+  giro account open accountsvc/alice --currency USD --key open-alice
+  giro account deposit accountsvc/alice --amount 100.00 --currency USD --key deposit-1
+  giro account open ledgersvc/shop --currency USD --key open-shop
+  giro transfer create --key order-1001 --from accountsvc/alice --to ledgersvc/shop --amount 40.00 --currency USD
+  giro transfer create --key order-1001 --from accountsvc/alice --to ledgersvc/shop --amount 40.00 --currency USD
+  giro saga show order-1001
+  giro audit
+
+The second create is a replay: the money moves once. Ctrl-C stops all three.
+`
