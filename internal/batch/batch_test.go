@@ -214,6 +214,21 @@ func TestCallerThatGoesAwayBeforeItIsTaken(t *testing.T) {
 	})
 }
 
+func TestCallerThatHasGoneAlreadyStartsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	q := batch.New(batch.Config{Workers: 1, WeightMax: 100, WaitersMax: 100}, nil, func(items []int) ([]int, error) {
+		t.Errorf("%v ran", items)
+		return items, nil
+	})
+	for range 1000 {
+		if _, err := q.Do(ctx, 1); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	q.Close()
+}
+
 // Callers that have all gone must not leave the queue stuck or a worker behind.
 func TestAllCallersGoAwayBeforeTheyAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

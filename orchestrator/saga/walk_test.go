@@ -185,6 +185,11 @@ func (w situation) fault() string {
 	case w.row.parked:
 		return "parked, though every participant kept the contract"
 	}
+	// The owner acts on a change of direction, and a client hears of an end, only
+	// when the row says it too.
+	if mind := w.replicas[w.owner]; mind.alive && mind.state != saga.Debiting && mind.state != saga.Crediting && mind.state != w.row.state {
+		return fmt.Sprintf("the owner is in %s, the row in %s", mind.state, w.row.state)
+	}
 	switch w.row.state {
 	case saga.Completed:
 		if !debited || !credited || returned {
