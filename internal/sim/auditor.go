@@ -9,6 +9,7 @@ import (
 	"giro/internal/participant/book"
 	participantstore "giro/internal/participant/store"
 	"giro/internal/stepkey"
+	"giro/orchestrator/runner"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
 )
@@ -242,6 +243,23 @@ func (a *auditor) events(w *World) error {
 		if announced[id.Key] != want {
 			return fmt.Errorf("invariant 10: %s is %s and has %d final events", id.Key, s.State, announced[id.Key])
 		}
+	}
+	return nil
+}
+
+// durable checks what must be committed before an operation goes out: the saga
+// itself, and the change of direction that a cancel or a refund belongs to.
+func (a *auditor) durable(w *World, call runner.Call) error {
+	row, err := w.sagas.Lookup(context.Background(), call.ID)
+	if err != nil {
+		return fmt.Errorf("%s of %s was sent before its saga was stored: %w", call.Request.Step, call.ID.Key, err)
+	}
+	turned := row.State != saga.Debiting && row.State != saga.Crediting
+	if (call.Request.Step == saga.StepCancel || call.Request.Step == saga.StepRefund) && !turned {
+		return fmt.Errorf("%s of %s was sent while its row says %s", call.Request.Step, call.ID.Key, row.State)
+	}
+	if call.Request.Step == saga.StepRefund && row.State == saga.Cancelling {
+		return fmt.Errorf("refund of %s was sent while its row says %s", call.ID.Key, row.State)
 	}
 	return nil
 }

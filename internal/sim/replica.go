@@ -149,6 +149,9 @@ func (r *replica) ask(w *World, do func() error, event func(error) runner.Event)
 // The replica waits for callTimeout.
 func (r *replica) call(w *World, e runner.Call) {
 	life := r.life
+	if err := w.audit.durable(w, e); err != nil && w.failure == nil {
+		w.failure = err
+	}
 	w.note("%s sends %s %s to %s", r.owner(), e.Request.Step, e.ID.Key, e.Request.Participant)
 	w.after(callTimeout, func() {
 		r.step(w, life, runner.Answered{ID: e.ID, Attempt: e.Attempt, Answer: saga.Answer{Error: "time-out"}})
