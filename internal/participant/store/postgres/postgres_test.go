@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -47,8 +48,35 @@ func connect(t *testing.T, address string) *pgx.Conn {
 	return c
 }
 
+// One database for the whole suite, emptied before each test: to make one takes
+// far longer than to test with it.
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, migrated(t)) })
+	address := migrated(t)
+	c := connect(t, address)
+	storetest.Run(t, func(t *testing.T) store.Store {
+		for _, table := range []string{"operations", "accounts", "lines", "events"} {
+			if _, err := c.Exec(t.Context(), "delete from "+table); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() { checkEvents(t, c) })
+		return open(t, address)
+	})
+}
+
+// checkEvents checks that every applied operation left one event, and that no
+// event announces anything else.
+func checkEvents(t *testing.T, c *pgx.Conn) {
+	t.Helper()
+	kinds := []string{"debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close"}
+	var missing, extra int
+	err := c.QueryRow(context.Background(), `select
+		(select count(*) from operations o where outcome = 1 and not exists (select from events e where e.tenant = o.tenant
+			and e.key = o.key and e.type = ($1::text[])[o.kind] and e.created_at = o.first_time and e.relayed_at is null)),
+		(select count(*) from events) - (select count(*) from operations where outcome = 1)`, kinds).Scan(&missing, &extra)
+	if err != nil || missing != 0 || extra != 0 {
+		t.Errorf("%d applied operations without their event, %d events too many, %v", missing, extra, err)
+	}
 }
 
 // The lesson's exercise with pools that know nothing of each other, as several

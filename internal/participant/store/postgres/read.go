@@ -62,21 +62,26 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	if limit <= 0 {
 		return nil, nil
 	}
-	statement, arguments := listOperations, []any{string(after.Tenant), place(after.Key), int64(limit)}
+	statement := listOperations
 	if tenant != "" {
-		statement, arguments = listOperationsOf, append(arguments, string(tenant))
+		if after.Tenant > tenant {
+			return nil, nil
+		}
+		if after.Tenant < tenant {
+			after = book.ID{Tenant: tenant} // from the tenant's start
+		}
+		statement = listOperationsOf
 	}
-	stored, err := query(ctx, s, scanOperation, statement, arguments...)
+	stored, err := query(ctx, s, scanOperation, statement, string(after.Tenant), place(after.Key), int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
 	if len(stored) == 0 {
 		return nil, nil
 	}
-	// A second snapshot will do: an operation's lines came with it and never
-	// change. It may hold lines of a key that came between; they are not asked for.
-	from, to := stored[0].ID(), stored[len(stored)-1].ID()
-	lines, err := query(ctx, s, scanLine, listLines, string(from.Tenant), place(from.Key), string(to.Tenant), place(to.Key))
+	// A second snapshot will do: an operation's lines came with it and never change.
+	tenants, keys := idColumns(column(stored, book.Stored.ID))
+	lines, err := query(ctx, s, scanLine, listLines, tenants, keys)
 	if err != nil {
 		return nil, fmt.Errorf("lines: %w", err)
 	}

@@ -60,11 +60,11 @@ const (
 		where (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
 
 	listOperationsOf = `select ` + operationColumns + ` from operations
-		where tenant = $4::text and (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
+		where tenant = $1::text and key > $2::uuid order by key limit $3::bigint`
 
-	// The lines of the keys from one to another.
-	listLines = `select tenant, key, account, currency, amount from lines
-		where (tenant, key) >= ($1::text, $2::uuid) and (tenant, key) <= ($3::text, $4::uuid) order by tenant, key, account`
+	listLines = `select l.tenant, l.key, l.account, l.currency, l.amount
+		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
+		join lines l on l.tenant = asked.tenant and l.key = asked.key order by l.tenant, l.key, l.account`
 
 	loadAccount = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text`
 

@@ -12,9 +12,10 @@ import (
 )
 
 type readStatements struct {
-	operation, operations, operationsOf, account, accounts *sql.Stmt
-	ownSums, accountSums, balances                         *sql.Stmt
-	faults, count, identity                                *sql.Stmt
+	operation, operations, operationsOf, lines *sql.Stmt
+	account, accounts                          *sql.Stmt
+	ownSums, accountSums, balances             *sql.Stmt
+	faults, count, identity                    *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -23,7 +24,8 @@ func (r *readStatements) texts() []prepared {
 		{&r.operations, `select ` + operationColumns + ` from operations
 			where (tenant, key) > (?, ?) order by tenant, key limit ?`},
 		{&r.operationsOf, `select ` + operationColumns + ` from operations
-			where tenant = ? and (tenant, key) > (?, ?) order by tenant, key limit ?`},
+			where tenant = ? and key > ? order by key limit ?`},
+		{&r.lines, `select tenant, key, account, currency, amount from lines where tenant = ? and key = ? order by account`},
 		{&r.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&r.accounts, `select ` + accountColumns + ` from accounts where tenant = ? and account > ? order by account limit ?`},
 		{&r.ownSums, ownSums},
@@ -52,7 +54,7 @@ func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answ
 
 // Operations implements store.Store.
 func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
-	if limit <= 0 {
+	if limit <= 0 || (tenant != "" && after.Tenant > tenant) {
 		return nil, nil
 	}
 	tx, err := s.snapshot(ctx)
@@ -60,33 +62,27 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 		return nil, err
 	}
 	defer tx.Rollback()
-	var rows *sql.Rows
-	if tenant == "" {
-		rows, err = tx.StmtContext(ctx, s.read.operations).QueryContext(ctx, after.Tenant, after.Key[:], limit)
-	} else {
-		rows, err = tx.StmtContext(ctx, s.read.operationsOf).QueryContext(ctx, tenant, after.Tenant, after.Key[:], limit)
+	statement := s.read.operations
+	if tenant != "" {
+		if after.Tenant < tenant {
+			after = book.ID{Tenant: tenant} // from the tenant's start
+		}
+		statement = s.read.operationsOf
 	}
+	rows, err := tx.StmtContext(ctx, statement).QueryContext(ctx, after.Tenant, after.Key[:], limit)
 	stored, err := collect(rows, err, scanOperation)
 	if err != nil || len(stored) == 0 {
 		return nil, err
 	}
-	// The lines of all keys in the page's range, in the page's order.
-	from, to := stored[0], stored[len(stored)-1]
-	rows, err = tx.QueryContext(ctx, `select tenant, key, account, currency, amount from lines
-		where (tenant, key) >= (?, ?) and (tenant, key) <= (?, ?) order by tenant, key, account`,
-		from.Tenant, from.Key[:], to.Tenant, to.Key[:])
-	lines, err := collect(rows, err, scanLine)
-	if err != nil {
-		return nil, err
-	}
-	linesOf := map[book.ID][]book.Line{}
-	for _, l := range lines {
-		id := book.ID{Tenant: l.Tenant, Key: l.Key}
-		linesOf[id] = append(linesOf[id], l)
-	}
 	listed := make([]store.Listed, len(stored))
+	linesOf := tx.StmtContext(ctx, s.read.lines)
 	for i, o := range stored {
-		listed[i] = store.Listed{Stored: o, Lines: linesOf[o.ID()]}
+		rows, err := linesOf.QueryContext(ctx, o.Tenant, o.Key[:])
+		lines, err := collect(rows, err, scanLine)
+		if err != nil {
+			return nil, err
+		}
+		listed[i] = store.Listed{Stored: o, Lines: lines}
 	}
 	return listed, nil
 }

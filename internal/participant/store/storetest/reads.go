@@ -61,6 +61,13 @@ func testOperationPages(b *books) {
 			b.t.Fatalf("tenant %q: pages give %d operations, want %d", of, len(paged), len(expected))
 		}
 	}
+	// A place in another tenant, before and after this one.
+	for after, want := range map[names.Tenant]int{"aaa": 12, tenant: 12, "bbb": 0} {
+		page, err := b.store.Operations(context.Background(), tenant, book.ID{Tenant: after}, 100)
+		if err != nil || len(page) != want {
+			b.t.Fatalf("after tenant %s: %d operations, want %d, %v", after, len(page), want, err)
+		}
+	}
 	if none, err := b.store.Operations(context.Background(), "", book.ID{}, 0); err != nil || len(none) != 0 {
 		b.t.Fatalf("limit 0: %d, %v", len(none), err)
 	}

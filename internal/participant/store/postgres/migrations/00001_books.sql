@@ -52,7 +52,7 @@ create table lines (
     amount   bigint           not null
 );
 create index lines_by_account on lines (tenant, account, currency) include (amount);
-create index lines_by_key on lines (tenant, key);
+create index lines_by_key on lines (tenant, key, account);
 
 create table events (
     tenant     text collate "C" not null,

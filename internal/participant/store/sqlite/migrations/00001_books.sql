@@ -53,7 +53,7 @@ create table lines (
     amount   integer not null
 ) strict;
 create index lines_by_account on lines (tenant, account, currency, amount);
-create index lines_by_key on lines (tenant, key);
+create index lines_by_key on lines (tenant, key, account);
 
 create table events (
     tenant     text    not null,
