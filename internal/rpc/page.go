@@ -41,7 +41,7 @@ func PageToken(scope string, place ...string) string {
 
 // ParsePageToken gives the parts of the place that a token of this scope holds;
 // parts of "" for an empty token: the start. The caller judges the parts, and
-// gives ErrPageToken if they are not what it wrote.
+// gives InvalidPageToken if they are not what it wrote.
 func ParsePageToken(token, scope string, parts int) ([]string, error) {
 	place := make([]string, parts)
 	if token == "" {
@@ -49,29 +49,29 @@ func ParsePageToken(token, scope string, parts int) ([]string, error) {
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(b) == 0 || b[0] != tokenVersion {
-		return nil, ErrPageToken()
+		return nil, InvalidPageToken()
 	}
 	b = b[1:]
 	for i := -1; i < parts; i++ {
 		length, n := binary.Uvarint(b)
 		if n <= 0 || length > uint64(len(b)-n) {
-			return nil, ErrPageToken()
+			return nil, InvalidPageToken()
 		}
 		part := string(b[n : n+int(length)])
 		b = b[n+int(length):]
 		if i >= 0 {
 			place[i] = part
 		} else if part != scope {
-			return nil, ErrPageToken()
+			return nil, InvalidPageToken()
 		}
 	}
 	if len(b) > 0 {
-		return nil, ErrPageToken()
+		return nil, InvalidPageToken()
 	}
 	return place, nil
 }
 
-// ErrPageToken is the error for a token that this list did not give.
-func ErrPageToken() error {
+// InvalidPageToken is the error for a token that this list did not give.
+func InvalidPageToken() error {
 	return InvalidArgument([]Violation{{"page_token", "must be the next_page_token of the same list; leave it out to start again"}})
 }
