@@ -2,6 +2,7 @@ package cases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,6 +54,7 @@ type cluster struct {
 	sagas store.Store
 	// running is how many sagas are expected not to be final at the end.
 	running  int64
+	audited  bool
 	replicas int
 }
 
@@ -106,9 +108,7 @@ func serve(t *testing.T, register func(grpc.ServiceRegistrar)) *grpc.ClientConn 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := connection.Close(); err != nil {
-			t.Error(err)
-		}
+		_ = connection.Close() // a crash may have closed it before
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -169,6 +169,9 @@ func (c *cluster) replicaWith(config runner.Config) *replica {
 	c.t.Cleanup(func() {
 		ctx, end := context.WithTimeout(context.Background(), 2*time.Second)
 		defer end()
+		if r.life.alive() != nil {
+			end() // nobody waits for the dead
+		}
 		r.own.Close(ctx)
 	})
 	r.raw = serve(c.t, r.own.Register)
@@ -176,11 +179,18 @@ func (c *cluster) replicaWith(config runner.Config) *replica {
 	return r
 }
 
-// crash ends a replica as SIGKILL does: nothing that it still does lands.
-func (r *replica) crash() { r.life.kill() }
+// crash ends a replica as SIGKILL does: nothing that it still does lands, and its
+// clients lose their connection.
+func (r *replica) crash() {
+	r.life.kill()
+	_ = r.raw.Close() // it fails only where it was closed before
+}
 
 // lose loses the saga table. Replicas must have crashed before.
-func (c *cluster) lose() { c.sagas = c.backend.sagas(c.t) }
+func (c *cluster) lose() {
+	c.sagas = c.backend.sagas(c.t)
+	c.t.Cleanup(c.audit) // before the new table is closed
+}
 
 // within bounds a client's call.
 func within(t *testing.T, d time.Duration) context.Context {
@@ -285,6 +295,15 @@ func (c *cluster) settles(key string, state saga.State, reason string) {
 	if s.State != state || s.Reason != reason {
 		c.t.Fatalf("%s is %s (%s), want %s (%s)", key, s.State, s.Reason, state, reason)
 	}
+}
+
+// state is where a saga stands in the table; empty if it is not there.
+func (c *cluster) state(key string) saga.State {
+	s, err := c.sagas.Lookup(context.Background(), sagaID("default", key))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		c.t.Error(err)
+	}
+	return s.State
 }
 
 func (c *cluster) open(account, currency string, amount int64) {
@@ -414,8 +433,12 @@ func (p *party) apply(t *testing.T, o *participantv1.Operation) *participantv1.A
 	return r.GetAnswers()[0]
 }
 
-// audit checks every invariant once all is quiet.
+// audit checks every invariant, once, when all is quiet.
 func (c *cluster) audit() {
+	if c.audited {
+		return
+	}
+	c.audited = true
 	report, err := audit.Run(context.Background(), audit.Config{Store: c.sagas,
 		Participants: map[names.Participant]participantv1.ParticipantServiceClient{
 			c.accounts.name: c.accounts.participant, c.ledger.name: c.ledger.participant}})

@@ -256,3 +256,16 @@ func (s *shelf) release() ([]*participantv1.Answer, error) {
 	close(s.released)
 	return answers, nil
 }
+
+// clear forgets what was sent.
+func (w *wire) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent = nil
+}
+
+// Short names for faults written in place.
+type (
+	ctxt     = context.Context
+	response = participantv1.ApplyResponse
+)
