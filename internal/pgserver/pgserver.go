@@ -81,16 +81,13 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		return nil, err
 	}
 	if err := s.makeFolders(); err != nil {
-		s.discard()
-		return nil, err
+		return nil, errors.Join(err, s.discard())
 	}
 	if err := s.initdb(ctx); err != nil {
-		s.discard()
-		return nil, err
+		return nil, errors.Join(err, s.discard())
 	}
 	if err := s.startOnFreePort(ctx); err != nil {
-		s.discard()
-		return nil, err
+		return nil, errors.Join(err, s.discard())
 	}
 	return s, nil
 }

@@ -147,7 +147,7 @@ func (c *client) create(w *World, r *replica, contents fingerprint.Contents, can
 		w.note("%s accepts %s: %s -> %s, %d, in %s", r.owner(), c.id.Key, s.Source, s.Destination, s.Amount, s.State)
 	}
 	if w.strikes(2, "crash after the insert") {
-		r.crash(w, "crash")
+		r.crash(w)
 		return saga.Saga{}, errStore
 	}
 	if fields := fingerprint.Differing(s.Contents, contents); len(fields) > 0 {

@@ -36,12 +36,12 @@ func (r *replica) boot(w *World) {
 	r.step(w, r.life, runner.Begin{})
 }
 
-func (r *replica) crash(w *World, kind string) {
+func (r *replica) crash(w *World) {
 	if r.machine == nil {
 		return
 	}
 	w.note("%s crashes", r.owner())
-	w.struck(kind)
+	w.struck("crash")
 	r.machine, r.tickAt, r.awakeAt = nil, time.Time{}, time.Time{}
 	w.after(time.Duration(w.random.Int64N(int64(15*time.Second))), func() {
 		if r.machine == nil {
@@ -63,7 +63,7 @@ func (r *replica) step(w *World, life int, e runner.Event) {
 	effects := r.machine.Step(w.now, e)
 	for _, effect := range effects {
 		if w.strikes(1, "crash between two effects") {
-			r.crash(w, "crash")
+			r.crash(w)
 			return
 		}
 		r.carryOut(w, effect)

@@ -186,7 +186,7 @@ func (w *World) scheduleTrouble() {
 	within := func() time.Duration { return time.Duration(w.random.Int64N(int64(w.config.FaultsFor))) }
 	for range 6 {
 		r := w.replicas[w.random.IntN(len(w.replicas))]
-		w.after(within(), func() { r.crash(w, "crash") })
+		w.after(within(), func() { r.crash(w) })
 	}
 	for range 2 {
 		r := w.replicas[w.random.IntN(len(w.replicas))]
@@ -214,7 +214,7 @@ func (w *World) scheduleTrouble() {
 			w.note("the saga table is lost")
 			w.struck("saga table lost")
 			for _, r := range w.replicas {
-				r.crash(w, "crash")
+				r.crash(w)
 			}
 			w.wiped, w.dirty = true, true
 			w.sagas.Wipe()

@@ -214,14 +214,14 @@ func (w situation) fault() string {
 // settle drives the row on without faults, as a recovery does, and says where it
 // ends.
 func (w situation) settle() (saga.State, bool) {
-	s := w.row.saga()
+	s, books := w.row.saga(), w.books
 	for range 6 {
 		step := s.Awaits()
 		if step == "" {
 			return s.State, true
 		}
-		result := deliver(w.books, step)[0]
-		w.books = result.books
+		result := deliver(books, step)[0]
+		books = result.books
 		s, _ = saga.Decide(s, step, result.answer, now)
 	}
 	return s.State, false

@@ -61,7 +61,7 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // it only read
 	statement := s.read.operations
 	if tenant != "" {
 		if after.Tenant < tenant {

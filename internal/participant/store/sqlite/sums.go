@@ -88,7 +88,7 @@ func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, erro
 	if err != nil {
 		return sums, err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // it only read
 	rows, err := tx.StmtContext(ctx, s.read.ownSums).QueryContext(ctx, tenant)
 	own, err := collect(rows, err, scanSummed)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // it only read
 	rows, err := tx.StmtContext(ctx, s.read.ownSums).QueryContext(ctx, tenant)
 	own, err := collect(rows, err, scanSummed)
 	if err != nil {
