@@ -95,14 +95,22 @@ func (e edge) deadlineUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 // validateUnary judges requests by their protos' rules. A CreateTransferRequest
 // with memo, metadata and expiry costs about 10 us of processor time, which
 // is nothing beside a commit, so no call checks by hand (BenchmarkViolations).
-func (e edge) validateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := e.validate(ctx, req); err != nil {
+func (e edge) validateUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := e.validate(ctx, req, info.Server); err != nil {
 		return nil, err
 	}
 	return handler(ctx, req)
 }
 
-func (e edge) validate(ctx context.Context, req any) error {
+// Judge may be implemented by a service that knows of violations which no proto
+// rule can tell. It is asked where a request is malformed already, so that all of
+// its violations are named at once; what else is well formed, the service judges
+// itself.
+type Judge interface {
+	FurtherViolations(message proto.Message) []Violation
+}
+
+func (e edge) validate(ctx context.Context, req, service any) error {
 	message, ok := req.(proto.Message)
 	if !ok {
 		return nil
@@ -114,10 +122,13 @@ func (e edge) validate(ctx context.Context, req any) error {
 	if err != nil {
 		return e.sanitise(ctx, string(message.ProtoReflect().Descriptor().FullName()), err)
 	}
-	if len(violations) > 0 {
-		return InvalidArgument(violations)
+	if len(violations) == 0 {
+		return nil
 	}
-	return nil
+	if judge, ok := service.(Judge); ok {
+		violations = append(violations, judge.FurtherViolations(message)...)
+	}
+	return InvalidArgument(violations)
 }
 
 func (e edge) sanitiseUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -158,13 +169,14 @@ func (e edge) contextStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerI
 		ctx, cancel = context.WithTimeout(ctx, e.streamDeadline)
 		defer cancel()
 	}
-	return handler(srv, &stream{ServerStream: ss, ctx: ctx, edge: e})
+	return handler(srv, &stream{ServerStream: ss, ctx: ctx, edge: e, service: srv})
 }
 
 type stream struct {
 	grpc.ServerStream
-	ctx  context.Context
-	edge edge
+	ctx     context.Context
+	edge    edge
+	service any
 }
 
 // Context is the stream's, with principal and deadline.
@@ -179,5 +191,5 @@ func (s *stream) RecvMsg(message any) error {
 	case err != nil:
 		return err
 	}
-	return s.edge.validate(s.ctx, message)
+	return s.edge.validate(s.ctx, message, s.service)
 }

@@ -13,6 +13,7 @@ import (
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"giro/internal/money"
 	"giro/internal/names"
@@ -81,7 +82,7 @@ func TextViolations(field, text string) []Violation {
 
 // plan is what beyondPatterns looks at in one message.
 type plan struct {
-	currencies, texts, textMaps, children []protoreflect.FieldDescriptor
+	currencies, texts, textMaps, durations, children []protoreflect.FieldDescriptor
 }
 
 // plans holds a *plan for each message's full name.
@@ -101,6 +102,8 @@ func planOf(d protoreflect.MessageDescriptor) *plan {
 		switch {
 		case f.IsMap() && f.MapValue().Kind() == protoreflect.StringKind && freeText(rules.GetMap().GetValues().GetString()):
 			p.textMaps = append(p.textMaps, f)
+		case f.Kind() == protoreflect.MessageKind && !f.IsList() && !f.IsMap() && f.Message().FullName() == "google.protobuf.Duration":
+			p.durations = append(p.durations, f)
 		case f.Kind() == protoreflect.MessageKind && !f.IsMap():
 			if ruled(f.Message(), map[protoreflect.FullName]bool{}) {
 				p.children = append(p.children, f)
@@ -153,6 +156,12 @@ func beyondPatterns(m protoreflect.Message, path string) []Violation {
 			list = append(list, TextViolations(path+string(f.Name())+"["+strconv.Quote(k.String())+"]", v.String())...)
 			return true
 		})
+	}
+	for _, f := range p.durations {
+		// A rule for a duration looks at seconds and nanoseconds added up.
+		if d, ok := m.Get(f).Message().Interface().(*durationpb.Duration); ok && m.Has(f) && d.CheckValid() != nil {
+			list = append(list, Violation{path + string(f.Name()), "must be a duration as its type says: nanoseconds below one second, of the seconds' sign"})
+		}
 	}
 	for _, f := range p.children {
 		switch {

@@ -61,7 +61,7 @@ func (s *Server) CreateTransfer(ctx context.Context, request *transferv1.CreateT
 	settled, end := s.config.Runner.Watch(id)
 	defer end()
 	// A known key is answered before anything else is judged.
-	if violations := s.UnknownParticipants(request); len(violations) > 0 {
+	if violations := s.FurtherViolations(request); len(violations) > 0 {
 		known, err := s.config.Store.Lookup(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -242,9 +242,9 @@ func sameTransfer(stored saga.Saga, asked fingerprint.Contents) error {
 	return rpc.AlreadyExists(ReasonTransferKeyReused, text, fields)
 }
 
-// UnknownParticipants lists the accounts of a request whose participant is not
-// registered.
-func (s *Server) UnknownParticipants(message proto.Message) []rpc.Violation {
+// FurtherViolations lists the accounts of a request whose participant is not
+// registered; see rpc.Judge.
+func (s *Server) FurtherViolations(message proto.Message) []rpc.Violation {
 	switch m := message.(type) {
 	case *transferv1.CreateTransferRequest:
 		return s.unknownParticipants("", contentsOf(m))
