@@ -178,3 +178,5 @@ func TestC55ResendAfterTheEnd(t *testing.T) {
 	c.settles("refunded", saga.Refunded, "ACCOUNT_CLOSED")
 	c.balances(deposited-10, 10)
 }
+
+type stateT = transferv1.State
