@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,4 +171,60 @@ func pathName(path []protoreflect.FieldDescriptor) string {
 		names = append(names, string(f.Name()))
 	}
 	return strings.Join(names, ".")
+}
+
+// Fill gives a function that sets the fields of a request by their names, those
+// that it has.
+func Fill(values map[string]any) func(proto.Message) {
+	return func(m proto.Message) {
+		fields := m.ProtoReflect().Descriptor().Fields()
+		for name, value := range values {
+			if f := fields.ByName(protoreflect.Name(name)); f != nil {
+				m.ProtoReflect().Set(f, protoreflect.ValueOf(value))
+			}
+		}
+	}
+}
+
+// Keyed walks a service: each method is either one that only reads or has a
+// request in changing. That request has a key with rules, is refused without it,
+// and the same again is a replay with the time of the first.
+func Keyed(t *testing.T, conn *grpc.ClientConn, service protoreflect.ServiceDescriptor, reading []string, changing map[string]proto.Message) {
+	t.Helper()
+	for i := range service.Methods().Len() {
+		method := service.Methods().Get(i)
+		name := string(method.Name())
+		request, changes := changing[name]
+		if !changes {
+			if !slices.Contains(reading, name) {
+				t.Errorf("%s is new: give it a key and a case here, or list it as one that only reads", name)
+			}
+			continue
+		}
+		call := func(in proto.Message) (protoreflect.Message, error) {
+			out := dynamicpb.NewMessage(method.Output())
+			err := conn.Invoke(t.Context(), "/"+string(service.FullName())+"/"+name, in, out)
+			return out, err
+		}
+		keyField := method.Input().Fields().ByName("key")
+		replayed, firstTime := method.Output().Fields().ByName("replayed"), method.Output().Fields().ByName("first_time")
+		if keyField == nil || replayed == nil || firstTime == nil {
+			t.Errorf("%s changes something: it needs key, replayed and first_time", name)
+			continue
+		}
+		keyless := proto.Clone(request)
+		keyless.ProtoReflect().Clear(keyField)
+		if _, err := call(keyless); status.Code(err) != codes.InvalidArgument || len(rpc.FieldViolations(err)) != 1 || rpc.FieldViolations(err)[0].Field != "key" {
+			t.Errorf("%s without a key: %v", name, err)
+		}
+		first, err := call(request)
+		if err != nil || first.Get(replayed).Bool() {
+			t.Errorf("%s: %v %v", name, first, err)
+			continue
+		}
+		again, err := call(request)
+		if err != nil || !again.Get(replayed).Bool() || !again.Get(firstTime).Equal(first.Get(firstTime)) {
+			t.Errorf("%s again: %v, first %v, error %v", name, again, first, err)
+		}
+	}
 }
