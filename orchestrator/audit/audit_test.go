@@ -364,8 +364,8 @@ func TestParkedStrayAndResolvedAreListedAndNoAlarm(t *testing.T) {
 			"transfer slow: needs attention in DEBITING: alpha is away"},
 	} {
 		for _, word := range words {
-			if heading := r.Checks[number-1].Heading(); !strings.Contains(heading, word) {
-				t.Errorf("check %d does not say %q: %s", number, word, heading)
+			if said := said(r.Checks[number-1]); !strings.Contains(said, word) {
+				t.Errorf("check %d does not say %q: %s", number, word, said)
 			}
 		}
 	}
@@ -434,7 +434,7 @@ func TestBooksThatMoveAreNoAlarm(t *testing.T) {
 	}
 	r := w.audit(t)
 	requireOK(t, r)
-	if heading := r.Checks[1].Heading(); !r.Moved || !strings.Contains(heading, "books moved while they were read") {
+	if heading := said(r.Checks[1]); !r.Moved || !strings.Contains(heading, "books moved while they were read") {
 		t.Errorf("moved %t, and check 2 says %s", r.Moved, heading)
 	}
 	if n != 2*AttemptsMax {
@@ -557,3 +557,6 @@ func TestSoundWorldInARealStore(t *testing.T) {
 		t.Errorf("got %d transfers", r.Transfers)
 	}
 }
+
+// said is what a check says beside its findings.
+func said(c Check) string { return c.Note + "; " + strings.Join(c.Information, "; ") }

@@ -3,7 +3,6 @@ package audit
 import (
 	"fmt"
 	"math/big"
-	"strings"
 
 	"giro/internal/money"
 )
@@ -69,27 +68,6 @@ func (c *Check) note(format string, a ...any) {
 		c.Note += "; "
 	}
 	c.Note += fmt.Sprintf(format, a...)
-}
-
-// informedInTitleMax is how much information travels in a check's heading.
-const informedInTitleMax = 10
-
-// Heading is the title with the note and the first few informations, for those
-// who have one line for a check.
-func (c Check) Heading() string {
-	if c.Note == "" && c.InformationCount == 0 {
-		return c.Title
-	}
-	var parts []string
-	if c.Note != "" {
-		parts = append(parts, c.Note)
-	}
-	shown := c.Information[:min(len(c.Information), informedInTitleMax)]
-	parts = append(parts, shown...)
-	if more := c.InformationCount - int64(len(shown)); more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
-	}
-	return c.Title + " (" + strings.Join(parts, "; ") + ")"
 }
 
 var titles = [...]string{

@@ -48,13 +48,12 @@ func Stream(ctx context.Context, cfg Config, send func(*adminv1.AuditResponse) e
 }
 
 // Responses gives the report's messages: the checks in order, then the verdict.
-// Notes and the first few informations travel in a check's title.
 func Responses(r Report) []*adminv1.AuditResponse {
 	responses := make([]*adminv1.AuditResponse, 0, len(r.Checks)+1)
 	for _, c := range r.Checks {
 		responses = append(responses, &adminv1.AuditResponse{Item: &adminv1.AuditResponse_Check{Check: &adminv1.AuditCheck{
-			Number: int32(c.Number), Title: c.Heading(), Checked: c.Checked,
-			Findings: c.Findings, FindingCount: c.FindingCount,
+			Number: int32(c.Number), Title: c.Title, Checked: c.Checked,
+			Findings: c.Findings, FindingCount: c.FindingCount, Note: c.Note, Information: c.Information,
 		}}})
 	}
 	inTransit := make(map[string]string, len(r.InTransit))

@@ -142,7 +142,7 @@ func Answer(a *participantv1.Answer) saga.Answer {
 	answer := saga.Answer{
 		Outcome: outcome, Key: key, Amount: money.Minor(a.GetAmount()), AmountMoved: money.Minor(a.GetAmountMoved()),
 		DebitOutcome: outcomes[a.GetDebitOutcome()], FirstRefundMoved: money.Minor(a.GetFirstRefundAmount()),
-		ToSuspense: a.GetRefundToSuspense(), Detail: detail(a),
+		ToSuspense: a.GetRefundToSuspense(), Replayed: a.GetReplayed(), Detail: detail(a),
 	}
 	if outcome == saga.OutcomeRefused {
 		answer.Reason = Reason(a.GetReason())

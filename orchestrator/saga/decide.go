@@ -36,6 +36,8 @@ type Answer struct {
 	DebitOutcome     Outcome
 	FirstRefundMoved money.Minor
 	ToSuspense       bool
+	// Replayed: the participant had stored the outcome before.
+	Replayed bool
 	// Detail holds differing fields or violations, for people.
 	Detail string
 	// Error says why there is no answer (OutcomeUnknown).
@@ -115,6 +117,7 @@ func Decide(s Saga, step StepName, a Answer, now time.Time) (Saga, Then) {
 	} else {
 		record.AnsweredAt, record.LastError = now, ""
 		record.Outcome, record.Reason, record.AmountMoved = string(a.Outcome), a.Reason, a.AmountMoved
+		record.Replayed = a.Replayed
 		if record.Reason == "" {
 			record.Reason = a.Detail
 		}

@@ -126,6 +126,8 @@ type Step struct {
 	Outcome     string      `json:"outcome,omitempty"`
 	Reason      string      `json:"reason,omitempty"`
 	AmountMoved money.Minor `json:"amount_moved,omitempty"`
+	// Replayed: the outcome was stored before the attempt that brought it.
+	Replayed bool `json:"replayed,omitempty"`
 	// LastError says why the last attempt brought no answer.
 	LastError string `json:"last_error,omitempty"`
 }

@@ -68,7 +68,7 @@ func sagaOf(s saga.Saga) *adminv1.Saga {
 			Name: string(step.Name), Participant: string(s.Participant(step.Name)), Key: s.StepKey(step.Name).String(),
 			Attempts: step.Attempts, FirstSentTime: timeOf(step.FirstSentAt), LastSentTime: timeOf(step.LastSentAt),
 			AnswerTime: timeOf(step.AnsweredAt), Answer: step.Outcome, Reason: step.Reason,
-			AmountMoved: int64(step.AmountMoved), LastError: step.LastError,
+			AmountMoved: int64(step.AmountMoved), LastError: step.LastError, Replayed: step.Replayed,
 		})
 	}
 	return shown

@@ -163,11 +163,11 @@ func (s *stage) steps(ctx context.Context, r *transferv1.CreateTransferRequest) 
 	s.block(func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, step := range saga.GetSteps() {
-			times := "once"
+			times := "1 attempt"
 			if step.GetAttempts() != 1 {
-				times = fmt.Sprintf("%d times", step.GetAttempts())
+				times = fmt.Sprintf("%d attempts", step.GetAttempts())
 			}
-			fmt.Fprintf(table, "%s\t%s\tasked %s\t%s\n", step.GetName(), step.GetKey(), times, render.Answer(step, currency))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", step.GetName(), step.GetKey(), times, render.Answer(step, currency))
 		}
 		_ = table.Flush()
 	})

@@ -62,11 +62,20 @@ func Audit(w io.Writer, progress io.Writer, stream AuditStream) (*adminv1.AuditV
 
 // Check writes one invariant with what was checked, and what was found.
 func Check(w io.Writer, c *adminv1.AuditCheck) {
-	result := "holds"
-	if c.GetFindingCount() > 0 {
+	result, checked := "holds", fmt.Sprintf(" (%d checked)", c.GetChecked())
+	switch {
+	case c.GetFindingCount() > 0:
 		result = fmt.Sprintf("BROKEN %d times", c.GetFindingCount())
+	case c.GetChecked() == 0 && c.GetNote() != "":
+		result, checked = "unseen", "" // claims nothing that it did not look at
 	}
-	fmt.Fprintf(w, "%2d  %-6s  %s (%d checked)\n", c.GetNumber(), result, c.GetTitle(), c.GetChecked())
+	fmt.Fprintf(w, "%2d  %-6s  %s%s\n", c.GetNumber(), result, c.GetTitle(), checked)
+	if c.GetNote() != "" {
+		fmt.Fprintf(w, "            %s\n", c.GetNote())
+	}
+	for _, information := range c.GetInformation() {
+		fmt.Fprintf(w, "            %s\n", information)
+	}
 	for _, finding := range c.GetFindings() {
 		fmt.Fprintf(w, "      %s\n", finding)
 	}

@@ -157,6 +157,9 @@ func Answer(step *adminv1.Step, currency string) string {
 	if step.GetAnswer() == "APPLIED" {
 		text += ", " + Amount(step.GetAmountMoved(), currency)
 	}
+	if step.GetReplayed() {
+		text += ", by an earlier attempt"
+	}
 	return text
 }
 

@@ -347,7 +347,8 @@ type Step struct {
 	Name        string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Participant string `protobuf:"bytes,2,opt,name=participant,proto3" json:"participant,omitempty"`
 	// The step key.
-	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// The attempts on record. A replica that died may have made one more.
 	Attempts      int64                  `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	FirstSentTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_sent_time,json=firstSentTime,proto3" json:"first_sent_time,omitempty"`
 	LastSentTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_sent_time,json=lastSentTime,proto3" json:"last_sent_time,omitempty"`
@@ -358,7 +359,10 @@ type Step struct {
 	// Minor units.
 	AmountMoved int64 `protobuf:"varint,10,opt,name=amount_moved,json=amountMoved,proto3" json:"amount_moved,omitempty"`
 	// Why the last attempt brought no answer.
-	LastError     string `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastError string `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// The participant had stored the outcome before it was asked this time: an
+	// earlier attempt, of whichever replica, had done it.
+	Replayed      bool `protobuf:"varint,12,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -468,6 +472,13 @@ func (x *Step) GetLastError() string {
 		return x.LastError
 	}
 	return ""
+}
+
+func (x *Step) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
 }
 
 type AuditRequest struct {
@@ -673,11 +684,15 @@ type AuditCheck struct {
 	// The invariant's number in docs/invariants.md.
 	Number int32  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	Title  string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// How many things were looked at.
+	// How many things were looked at; 0: this audit cannot see it, see note.
 	Checked int64 `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
 	// At most 100 findings in words; empty when it holds.
-	Findings      []string `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
-	FindingCount  int64    `protobuf:"varint,5,opt,name=finding_count,json=findingCount,proto3" json:"finding_count,omitempty"`
+	Findings     []string `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
+	FindingCount int64    `protobuf:"varint,5,opt,name=finding_count,json=findingCount,proto3" json:"finding_count,omitempty"`
+	// What the check cannot see, in words.
+	Note string `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"`
+	// What is no fault but worth knowing, such as parked transfers; at most 100.
+	Information   []string `protobuf:"bytes,7,rep,name=information,proto3" json:"information,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,6 +760,20 @@ func (x *AuditCheck) GetFindingCount() int64 {
 		return x.FindingCount
 	}
 	return 0
+}
+
+func (x *AuditCheck) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *AuditCheck) GetInformation() []string {
+	if x != nil {
+		return x.Information
+	}
+	return nil
 }
 
 // AuditVerdict closes the stream.
@@ -852,7 +881,7 @@ const file_giro_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aversion\x18\v \x01(\x03R\aversion\x125\n" +
 	"\bdue_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\adueTime\x12)\n" +
-	"\x05steps\x18\r \x03(\v2\x13.giro.admin.v1.StepR\x05steps\"\x9f\x03\n" +
+	"\x05steps\x18\r \x03(\v2\x13.giro.admin.v1.StepR\x05steps\"\xbb\x03\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vparticipant\x18\x02 \x01(\tR\vparticipant\x12\x10\n" +
@@ -867,7 +896,8 @@ const file_giro_admin_v1_admin_proto_rawDesc = "" +
 	"\famount_moved\x18\n" +
 	" \x01(\x03R\vamountMoved\x12\x1d\n" +
 	"\n" +
-	"last_error\x18\v \x01(\tR\tlastError\"M\n" +
+	"last_error\x18\v \x01(\tR\tlastError\x12\x1a\n" +
+	"\breplayed\x18\f \x01(\bR\breplayed\"M\n" +
 	"\fAuditRequest\x12=\n" +
 	"\x06tenant\x18\x01 \x01(\tB%\xbaH\"r 2\x1e^([a-z0-9][a-z0-9._-]{0,62})?$R\x06tenant\"\xbf\x01\n" +
 	"\rAuditResponse\x12:\n" +
@@ -877,14 +907,16 @@ const file_giro_admin_v1_admin_proto_rawDesc = "" +
 	"\x04item\";\n" +
 	"\rAuditProgress\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\x03R\x04rows\"\x95\x01\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\"\xcb\x01\n" +
 	"\n" +
 	"AuditCheck\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x18\n" +
 	"\achecked\x18\x03 \x01(\x03R\achecked\x12\x1a\n" +
 	"\bfindings\x18\x04 \x03(\tR\bfindings\x12#\n" +
-	"\rfinding_count\x18\x05 \x01(\x03R\ffindingCount\"\xff\x01\n" +
+	"\rfinding_count\x18\x05 \x01(\x03R\ffindingCount\x12\x12\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\x12 \n" +
+	"\vinformation\x18\a \x03(\tR\vinformation\"\xff\x01\n" +
 	"\fAuditVerdict\x12\x0e\n" +
 	"\x02ok\x18\x01 \x01(\bR\x02ok\x12\x1c\n" +
 	"\ttransfers\x18\x02 \x01(\x03R\ttransfers\x12\x1e\n" +
