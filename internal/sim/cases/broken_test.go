@@ -139,7 +139,7 @@ func TestBrokenMessageIsUnknown(t *testing.T) {
 // TestC06OneRefund: a refund again and again, in a row and at once, and one under
 // another key.
 func TestC06OneRefund(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		c.openLedger("gone", "USD")
 		c.closeLedger("gone")

@@ -54,7 +54,7 @@ func TestC02KilledAfterTheRefund(t *testing.T) {
 // TestC18BetweenEffectAndRecord: the debit is committed, and the orchestrator
 // dies, or hears INTERNAL, or is stopped.
 func TestC18BetweenEffectAndRecord(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		t.Run("killed", func(t *testing.T) {
 			c := newCluster(t, b)
 			a := c.replica()
@@ -112,7 +112,7 @@ func TestC18C20C56AnErrorIsUnknown(t *testing.T) {
 
 // TestC20DeliveredTwice: every operation arrives twice.
 func TestC20DeliveredTwice(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		c.openLedger("gone", "USD")
 		c.closeLedger("gone")
@@ -135,7 +135,7 @@ func TestC20DeliveredTwice(t *testing.T) {
 // TestC17C39RetryMeetsTheSweep: the replica dies right after the row was stored or
 // right after the debit; clients retry at the moment at which another one sweeps.
 func TestC17C39RetryMeetsTheSweep(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		for _, when := range []string{"stored", "debited"} {
 			t.Run(when, func(t *testing.T) {
 				c := newCluster(t, b)
@@ -225,7 +225,7 @@ func TestC17TwoOwners(t *testing.T) {
 // TestC53StoreFails: the participant's database fails for good, before the work
 // or after its commit. Nothing is decided by that, and nothing is done twice.
 func TestC53StoreFails(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		disk := errors.New("disk full")
 		for name, errs := range map[string][2]error{"before": {disk, nil}, "after": {nil, disk}} {
 			t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestC53StoreFails(t *testing.T) {
 // TestHangUp: a client that gives 50 ms, or hangs up, stops nothing; one whose
 // deadline comes hears PENDING before it.
 func TestHangUp(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r, late := c.replica(), newShelf()
 		heal := c.ledger.wire.on(credit, always, late.hold)

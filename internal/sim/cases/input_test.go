@@ -190,7 +190,7 @@ func TestC38BytesOfNoClient(t *testing.T) {
 
 // TestC35OtherContents: another transfer under the same key names what differs.
 func TestC35OtherContents(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		stored := r.create(pay("k", 500)).GetTransfer()

@@ -123,7 +123,7 @@ func TestC11ManyAtOnceWhileTheFirstRuns(t *testing.T) {
 // TestC51EveryOKIsFound: fifty transfers at once; what an OK names is there, with
 // both postings.
 func TestC51EveryOKIsFound(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		waits := map[string]func() (*transferv1.CreateTransferResponse, error){}

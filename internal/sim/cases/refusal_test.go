@@ -15,7 +15,7 @@ import (
 
 // TestC42C43RefusalSticks: a top-up, or a new payee, needs a new key.
 func TestC42C43RefusalSticks(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		poor := r.create(pay("poor", 20_000)).GetTransfer()
@@ -56,7 +56,7 @@ func TestUnknownAccounts(t *testing.T) {
 // TestC08AmountsAtTheParticipant: past the orchestrator, an amount that is no
 // amount is INVALID inside an OK, and the key is not used up.
 func TestC08AmountsAtTheParticipant(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		for _, amount := range []int64{0, -1, math.MinInt64, math.MaxInt64} {
 			bad := pay("k", amount)
@@ -83,7 +83,7 @@ func TestC08AmountsAtTheParticipant(t *testing.T) {
 // TestC24C25Currencies: minor units whatever the exponent; a mismatch is refused,
 // at the destination after a debit, which is given back.
 func TestC24C25Currencies(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		for currency, name := range map[string]string{"JPY": "yen", "KWD": "dinar", "EUR": "euro"} {
@@ -112,7 +112,7 @@ func TestC24C25Currencies(t *testing.T) {
 // TestC60FrozenOrClosedBeforeTheRefund: the source takes its refund when frozen;
 // closed, the money goes to suspense, and the transfer says so.
 func TestC60FrozenOrClosedBeforeTheRefund(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		c.openLedger("gone", "USD")

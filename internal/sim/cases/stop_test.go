@@ -139,6 +139,9 @@ func TestC31TableLost(t *testing.T) {
 	onAll(t, func(t *testing.T, b backend) {
 		for _, held := range []bool{false, true} {
 			for _, then := range []string{"retry", "cancel", "expire"} {
+				if b.name == postgres.name && (then == "expire" || !held) {
+					continue // seconds each; memory and SQLite play them
+				}
 				t.Run(fmt.Sprintf("%s, held %v", then, held), func(t *testing.T) { tableLost(t, b, held, then) })
 			}
 		}
@@ -198,7 +201,7 @@ func tableLost(t *testing.T, b backend, held bool, then string) {
 
 // TestC03LateAfterTheRefund: debits, then credits, that arrive when all is over.
 func TestC03LateAfterTheRefund(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		t.Run("debit", func(t *testing.T) {
 			c := newCluster(t, b)
 			r, late := c.replica(), newShelf()
@@ -237,7 +240,7 @@ func TestC03LateAfterTheRefund(t *testing.T) {
 // TestC04EmptyCompensation: a debit that never arrived is undone, three times
 // over, and arrives then.
 func TestC04EmptyCompensation(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r, late := c.replica(), newShelf()
 		c.accounts.wire.on(debit, always, late.hold)
@@ -297,7 +300,7 @@ func TestCancelFinal(t *testing.T) {
 // TestCancelUnknown: without contents it is NOT_FOUND; with them the later Create
 // finds it cancelled, and nothing ever moves.
 func TestCancelUnknown(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		r := c.replica()
 		_, err := r.transfers.CancelTransfer(within(t, patient), &transferv1.CancelTransferRequest{Key: "k"})
@@ -340,7 +343,7 @@ func TestC35CancelOtherContents(t *testing.T) {
 // TestCancelElsewhere: a cancel at a replica that does not own the saga, with the
 // credit on its way from the one that does.
 func TestCancelElsewhere(t *testing.T) {
-	onAll(t, func(t *testing.T, b backend) {
+	onTwo(t, func(t *testing.T, b backend) {
 		c := newCluster(t, b)
 		owner, other := c.replica(), c.replica()
 		late := newShelf()

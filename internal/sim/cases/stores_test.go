@@ -80,7 +80,14 @@ func opened[S interface{ Close() error }](t *testing.T, err error, open func() (
 
 // onAll plays a test on every backend.
 func onAll(t *testing.T, play func(t *testing.T, b backend)) {
-	for _, b := range []backend{memory, sqlite, postgres} {
+	onTwo(t, play)
+	t.Run(postgres.name, func(t *testing.T) { play(t, postgres) })
+}
+
+// onTwo leaves PostgreSQL out, where three fresh databases for each test cost
+// seconds: it is for tests that hang on the services and not on the stores.
+func onTwo(t *testing.T, play func(t *testing.T, b backend)) {
+	for _, b := range []backend{memory, sqlite} {
 		t.Run(b.name, func(t *testing.T) { play(t, b) })
 	}
 }
