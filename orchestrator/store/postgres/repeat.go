@@ -121,7 +121,9 @@ func nothingDone(err error) bool {
 	case adminShutdown, crashShutdown:
 		return !errors.As(err, &commit)
 	}
-	return false
+	// Nothing was sent. pgx says so too of a COMMIT that was sent on a connection
+	// that broke before its answer, so it is not asked about those.
+	return !errors.As(err, &commit) && pgconn.SafeToRetry(err)
 }
 
 // The SQLSTATEs that mean something here.
