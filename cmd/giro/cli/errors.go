@@ -75,6 +75,8 @@ func explain(err error, service, address, again string) error {
 			f.message += " (" + d.GetReason() + ")"
 			f.next = append(f.next, advice[d.GetReason()]...)
 		case *errdetails.BadRequest:
+			// The message lists the violations too, on one line.
+			f.message = strings.Replace(f.message, s.Message(), before(s.Message(), ": "), 1)
 			for _, v := range d.GetFieldViolations() {
 				f.next = append(f.next, v.GetField()+": "+v.GetDescription())
 			}
@@ -126,4 +128,9 @@ func cause(err error) error {
 		}
 	}
 	return err
+}
+
+func before(text, separator string) string {
+	head, _, _ := strings.Cut(text, separator)
+	return head
 }
