@@ -92,9 +92,6 @@ func reason(err error) string {
 	if s, ok := status.FromError(err); ok {
 		text = s.Code().String() + ": " + s.Message()
 	}
-	if len(text) > 200 {
-		text = text[:200]
-	}
 	return text
 }
 
@@ -169,9 +166,6 @@ func detail(a *participantv1.Answer) string {
 	}
 	for _, v := range a.GetViolations() {
 		text += " " + v.GetField() + " " + v.GetDescription() + ";"
-	}
-	if len(text) > 500 {
-		text = text[:500]
 	}
 	return text
 }

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -45,15 +44,18 @@ func (r *Runner) call(e Call) {
 }
 
 func (r *Runner) save(e Save) {
-	result, err := r.saves.Do(r.ctx, e.Write)
+	saved, err := r.saves.Do(r.ctx, e.Write)
 	if r.ctx.Err() != nil {
 		return
+	}
+	if err == nil {
+		err = saved.err
 	}
 	if err != nil {
 		r.config.Logger.Warn("a transfer's state could not be saved; it is tried again",
 			"tenant", e.Write.Saga.Tenant, "transfer_key", e.Write.Saga.Key, "state", e.Write.Saga.State, "error", err)
 	}
-	r.step(Saved{ID: e.Write.Saga.ID, Attempt: e.Attempt, Result: result, Err: err})
+	r.step(Saved{ID: e.Write.Saga.ID, Attempt: e.Attempt, Result: saved.result, Err: err})
 }
 
 func (r *Runner) claim(e Claim) {
@@ -87,51 +89,102 @@ func (r *Runner) renew(e Renew) {
 	r.step(Renewed{Err: err})
 }
 
-// saveTogether writes what waits in one transaction.
-func (r *Runner) saveTogether(writes []store.Write) ([]store.Saved, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.config.StoreTimeout)
-	defer cancel()
-	return r.config.Store.Save(ctx, writes)
+// outcome is one item's share of a batch.
+type outcome[R any] struct {
+	result R
+	err    error
 }
 
-// insertTogether stores what waits in one transaction and starts what is new. If
-// the answer is lost it asks again, and finds what the first try stored.
-func (r *Runner) insertTogether(news []store.New) ([]store.Inserted, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.config.InsertSecondsMax)*time.Second)
-	defer cancel()
-	inserted, err := r.insertUntil(ctx, news)
-	if err != nil {
-		return nil, err
-	}
-	for _, in := range inserted {
-		// What an insert with a lost answer stored is found, not created, and
-		// nobody else will start it.
-		if in.Created || in.Saga.Owner == r.config.Owner {
-			r.step(Start{Saga: in.Saga})
+// together runs items as one batch. If that fails, each runs alone, so that one
+// which the store refuses keeps nobody else waiting; but when the first few fail
+// alone too it is the store that is away, and the rest are not tried.
+func together[T, R any](items []T, run func([]T) ([]R, error)) []outcome[R] {
+	outcomes := make([]outcome[R], len(items))
+	results, err := run(items)
+	if err == nil {
+		for i, r := range results {
+			outcomes[i].result = r
 		}
+		return outcomes
 	}
-	return inserted, nil
+	const failuresMax = 3
+	done, failures := false, 0
+	for i := range items {
+		if len(items) == 1 || (!done && failures == failuresMax) {
+			outcomes[i].err = err
+			continue
+		}
+		if results, err = run(items[i : i+1]); err != nil {
+			outcomes[i].err = err
+			failures++
+			continue
+		}
+		outcomes[i].result, done = results[0], true
+	}
+	return outcomes
 }
 
-func (r *Runner) insertUntil(ctx context.Context, news []store.New) ([]store.Inserted, error) {
+// saveTogether writes what waits in one transaction.
+func (r *Runner) saveTogether(writes []store.Write) ([]outcome[store.Saved], error) {
+	return together(writes, func(writes []store.Write) ([]store.Saved, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), r.config.StoreTimeout)
+		defer cancel()
+		return r.config.Store.Save(ctx, writes)
+	}), nil
+}
+
+// insertTogether stores what waits in one transaction and starts what is new.
+// Where the answer is lost it asks again, and finds what the first try stored.
+func (r *Runner) insertTogether(news []store.New) ([]outcome[store.Inserted], error) {
+	giveUp := time.Now().Add(time.Duration(r.config.InsertSecondsMax) * time.Second)
+	outcomes := make([]outcome[store.Inserted], len(news))
+	left := make([]int, len(news)) // the places of those not stored yet
+	for i := range left {
+		left[i] = i
+	}
 	pause := 10 * time.Millisecond
 	for {
-		attempt, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
-		inserted, err := r.config.Store.Insert(attempt, r.config.Owner, news)
-		cancel()
-		if err == nil {
-			return inserted, nil
+		left = r.insertSome(news, left, outcomes)
+		if len(left) == 0 || time.Now().After(giveUp) {
+			return outcomes, nil
 		}
-		r.config.Logger.Warn("transfers could not be stored; it is tried again", "count", len(news), "error", err)
 		select {
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
 		case <-r.ctx.Done():
-			return nil, err
+			return outcomes, nil
 		case <-time.After(rand.N(pause) + time.Millisecond):
 		}
 		pause = min(2*pause, time.Second)
 	}
+}
+
+// insertSome tries those that are left, once, and gives those that still are.
+func (r *Runner) insertSome(news []store.New, left []int, outcomes []outcome[store.Inserted]) []int {
+	items := make([]store.New, len(left))
+	for i, place := range left {
+		items[i] = news[place]
+	}
+	tried := together(items, func(items []store.New) ([]store.Inserted, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), r.config.StoreTimeout)
+		defer cancel()
+		return r.config.Store.Insert(ctx, r.config.Owner, items)
+	})
+	var still []int
+	for i, place := range left {
+		outcomes[place] = tried[i]
+		if err := tried[i].err; err != nil {
+			still = append(still, place)
+			continue
+		}
+		// What an insert with a lost answer stored is found, not created, and
+		// nobody else will start it.
+		if in := tried[i].result; in.Created || in.Saga.Owner == r.config.Owner {
+			r.step(Start{Saga: in.Saga})
+		}
+	}
+	if len(still) > 0 {
+		r.config.Logger.Warn("transfers could not be stored; it is tried again", "count", len(still), "error", outcomes[still[0]].err)
+	}
+	return still
 }
 
 func (r *Runner) log(s saga.Saga) {

@@ -50,8 +50,8 @@ type Config struct {
 type Runner struct {
 	config  Config
 	clock   clock
-	inserts *batch.Queue[store.New, store.Inserted]
-	saves   *batch.Queue[store.Write, store.Saved]
+	inserts *batch.Queue[store.New, outcome[store.Inserted]]
+	saves   *batch.Queue[store.Write, outcome[store.Saved]]
 
 	// mu guards machine and everything below.
 	mu       sync.Mutex
@@ -113,7 +113,11 @@ func (r *Runner) Start(ctx context.Context) error {
 // out from then on, whatever becomes of ctx. An error means that it is not known
 // whether it was stored, except ErrOverloaded and ErrClosed.
 func (r *Runner) Insert(ctx context.Context, n store.New) (store.Inserted, error) {
-	return r.inserts.Do(ctx, n)
+	inserted, err := r.inserts.Do(ctx, n)
+	if err != nil {
+		return store.Inserted{}, err
+	}
+	return inserted.result, inserted.err
 }
 
 // AskCancel asks a running saga to stop, whichever replica carries it out.

@@ -216,3 +216,55 @@ func TestWatchersHearTheEndOnce(t *testing.T) {
 	}
 	watching.Wait()
 }
+
+// picky is a store that refuses one key, for a reason that nobody foresaw.
+type picky struct {
+	store.Store
+	key names.TransferKey
+}
+
+var errRefused = errors.New("a constraint that nobody foresaw")
+
+func (p *picky) Insert(ctx context.Context, owner string, sagas []store.New) ([]store.Inserted, error) {
+	for _, s := range sagas {
+		if s.Key == p.key {
+			return nil, errRefused
+		}
+	}
+	return p.Store.Insert(ctx, owner, sagas)
+}
+
+func (p *picky) Save(ctx context.Context, writes []store.Write) ([]store.Saved, error) {
+	for _, w := range writes {
+		if w.Saga.Key == p.key {
+			return nil, errRefused
+		}
+	}
+	return p.Store.Save(ctx, writes)
+}
+
+func TestAPoisonedSagaKeepsNobodyElseWaiting(t *testing.T) {
+	inner := mem.New(time.Now)
+	if _, err := inner.Insert(t.Context(), "nobody", []store.New{transfer("poisoned")}); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "one", &picky{inner, "poisoned"}, letting(), quick)
+	defer stop(r)
+	var callers sync.WaitGroup
+	for _, key := range []names.TransferKey{"1", "2", "3", "4", "5", "poisoned"} {
+		callers.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if _, err := r.Insert(ctx, transfer(key)); (err != nil) != (key == "poisoned") {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+	}
+	for _, key := range []names.TransferKey{"1", "2", "3", "4", "5"} {
+		until(t, inner, transfer(key).ID, saga.Completed)
+	}
+	callers.Wait()
+	if row, err := inner.Lookup(t.Context(), transfer("poisoned").ID); err != nil || row.State.Final() {
+		t.Errorf("%+v, %v", row, err)
+	}
+}

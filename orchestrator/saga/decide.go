@@ -2,7 +2,9 @@ package saga
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"giro/internal/money"
 	"giro/internal/stepkey"
@@ -105,6 +107,7 @@ func (s Saga) judgeRefund(a Answer) (On, string) {
 // Decide gives the saga after an answer to a step, and what it led to. The
 // step's record is kept up, except where the answer is dropped.
 func Decide(s Saga, step StepName, a Answer, now time.Time) (Saga, Then) {
+	a.Error, a.Detail, a.Reason = plainText(a.Error), plainText(a.Detail), plainText(a.Reason)
 	on, why := s.Judge(step, a)
 	then := Table(s.State, on)
 	if then.Drop {
@@ -140,6 +143,25 @@ func Decide(s Saga, step StepName, a Answer, now time.Time) (Saga, Then) {
 		s.Reason = "" // it completed after all
 	}
 	return s.move(then, why, now), then
+}
+
+// textBytesMax bounds what is kept of a participant's words.
+const textBytesMax = 300
+
+// plainText makes somebody else's words fit to be stored and shown: valid UTF-8
+// without control characters, bounded. One text that a database refuses would
+// otherwise keep its saga, and those saved with it, from ever being saved.
+func plainText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > textBytesMax {
+		text = strings.ToValidUTF8(text[:textBytesMax], "") + "..."
+	}
+	return strings.TrimSpace(text)
 }
 
 // DecideStop gives the saga after its client asked to stop it or its expiry
