@@ -25,7 +25,7 @@ func lookup(ctx context.Context, q querier, id saga.ID) (saga.Saga, error) {
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, id saga.ID) (saga.Saga, error) {
 	var found saga.Saga
-	err := s.alone(ctx, func(ctx context.Context, q querier) (err error) {
+	err := s.read(ctx, func(ctx context.Context, q querier) (err error) {
 		found, err = lookup(ctx, q, id)
 		return err
 	})
@@ -39,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, strayAfter t
 		return nil, nil
 	}
 	var dead []string
-	err := s.alone(ctx, func(ctx context.Context, q querier) error {
+	err := s.read(ctx, func(ctx context.Context, q querier) error {
 		rows, err := q.Query(ctx, deadSQL, owner)
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Store) lookupMany(ctx context.Context, ids []saga.ID) (map[saga.ID]saga
 	for i, id := range ids {
 		tenants[i], keys[i] = string(id.Tenant), string(id.Key)
 	}
-	err := s.alone(ctx, func(ctx context.Context, q querier) error {
+	err := s.read(ctx, func(ctx context.Context, q querier) error {
 		list, err := query(ctx, q, lookupManySQL, tenants, keys)
 		for _, one := range list {
 			found[one.ID] = one
@@ -87,7 +87,7 @@ func (s *Store) List(ctx context.Context, tenant names.Tenant, after saga.ID, li
 		sql, arguments = listTenantSQL, append(arguments, string(tenant))
 	}
 	var list []saga.Saga
-	err := s.alone(ctx, func(ctx context.Context, q querier) (err error) {
+	err := s.read(ctx, func(ctx context.Context, q querier) (err error) {
 		list, err = query(ctx, q, sql, arguments...)
 		return err
 	})
@@ -101,7 +101,7 @@ func (s *Store) FinalEvents(ctx context.Context, tenant names.Tenant, after stor
 		sql, arguments = eventsTenantSQL, append(arguments, string(tenant))
 	}
 	var list []store.FinalEvent
-	err := s.alone(ctx, func(ctx context.Context, q querier) error {
+	err := s.read(ctx, func(ctx context.Context, q querier) error {
 		rows, err := q.Query(ctx, sql, arguments...)
 		if err != nil {
 			return err

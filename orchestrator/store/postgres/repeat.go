@@ -33,8 +33,13 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
+// read runs do, which changes nothing, and so may be run again whatever happened.
+func (s *Store) read(ctx context.Context, do func(context.Context, querier) error) error {
+	return s.repeat(ctx, func(conn *pgxpool.Conn) error { return do(ctx, conn) })
+}
+
 // alone runs do, one statement, which is a transaction by itself and spares the
-// round trips of another. What reads only may hold several.
+// round trips of another.
 func (s *Store) alone(ctx context.Context, do func(context.Context, querier) error) error {
 	return s.repeat(ctx, func(conn *pgxpool.Conn) error {
 		if err := do(ctx, conn); err != nil {
