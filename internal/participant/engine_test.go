@@ -1,8 +1,9 @@
-package participant_test
+package participant
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,185 +11,275 @@ import (
 
 	"giro/internal/money"
 	"giro/internal/names"
-	"giro/internal/participant"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 	"giro/internal/participant/store/mem"
 	"giro/internal/stepkey"
 )
 
-func op(kind book.Kind, key names.TransferKey, amount money.Minor) book.Operation {
-	o := book.Operation{Kind: kind, Tenant: "t", TransferKey: key, Step: kind.String(),
-		Key: stepkey.Derive(stepkey.V1, "t", key, kind.String()), Account: "a", Currency: "USD", Amount: amount, Counterparty: "q/b"}
-	if kind == book.Deposit {
-		o.Counterparty = "bank"
-	}
-	return o
-}
-
-// faulty is a store whose Apply fails as it is told.
+// faulty decorates a store: apply runs in the store's place and may call it.
 type faulty struct {
 	store.Store
-	apply func(next func() ([]book.Answer, error), operations []book.Operation) ([]book.Answer, error)
+	apply func(next store.Store, ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error)
+	calls atomic.Int32
 }
 
 func (f *faulty) Apply(ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
-	return f.apply(func() ([]book.Answer, error) { return f.Store.Apply(ctx, operations, limits) }, operations)
+	f.calls.Add(1)
+	return f.apply(f.Store, ctx, operations, limits)
 }
 
+// debit makes a debit of 10 from alice.
+func debit(key string) book.Operation {
+	return book.Operation{Kind: book.Debit, Tenant: "acme", TransferKey: names.TransferKey(key), Step: stepkey.Debit,
+		Key:     stepkey.Derive(stepkey.V1, "acme", names.TransferKey(key), stepkey.Debit),
+		Account: "alice", Amount: 10, Currency: "USD", Counterparty: "ledger/merchant"}
+}
+
+// funded gives books in which alice has 1,000.
 func funded(t *testing.T) *mem.Store {
 	t.Helper()
 	s := mem.New(time.Now)
-	open := op(book.Open, "open", 0)
-	open.Counterparty = ""
-	if _, err := s.Apply(t.Context(), []book.Operation{open, op(book.Deposit, "fund", 100)}, book.DefaultLimits); err != nil {
-		t.Fatal(err)
+	open := book.Operation{Kind: book.Open, Tenant: "acme", TransferKey: "fund", Step: "open",
+		Key: stepkey.Derive(stepkey.V1, "acme", "fund", "open"), Account: "alice", Currency: "USD"}
+	deposit := book.Operation{Kind: book.Deposit, Tenant: "acme", TransferKey: "fund", Step: "deposit",
+		Key: stepkey.Derive(stepkey.V1, "acme", "fund", "deposit"), Account: "alice", Amount: 1000, Currency: "USD", Counterparty: "cash"}
+	answers, err := s.Apply(t.Context(), []book.Operation{open, deposit}, book.DefaultLimits)
+	if err != nil || answers[1].BalanceAfter != 1000 {
+		t.Fatalf("%+v, %v", answers, err)
 	}
 	return s
 }
 
-func balance(t *testing.T, s store.Store) money.Minor {
+func wantBalance(t *testing.T, s store.Store, want money.Minor) {
 	t.Helper()
-	a, err := s.Account(t.Context(), book.AccountID{Tenant: "t", Account: "a"})
-	if err != nil {
-		t.Fatal(err)
+	a, err := s.Account(t.Context(), book.AccountID{Tenant: "acme", Account: "alice"})
+	if err != nil || a.Balance != want {
+		t.Fatalf("balance %d, want %d, %v", a.Balance, want, err)
 	}
-	return a.Balance
 }
 
-func TestTransientErrorsRepeatTheBatch(t *testing.T) {
-	s := funded(t)
-	left := 3
-	e := participant.New(&faulty{s, func(next func() ([]book.Answer, error), _ []book.Operation) ([]book.Answer, error) {
-		if left--; left >= 0 {
-			return nil, store.ErrTransient
+func engine(t *testing.T, s store.Store, config Config) *Engine {
+	t.Helper()
+	e := New(s, config)
+	t.Cleanup(e.Close)
+	return e
+}
+
+// C41: what is transient is run again, inside, and never told to the caller.
+func TestC41TransientErrorsRepeat(t *testing.T) {
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		if f.calls.Load() <= 3 {
+			return nil, fmt.Errorf("%w: a deadlock", store.ErrTransient)
 		}
-		return next()
-	}}, participant.Config{})
-	defer e.Close()
-	answers, err := e.Apply(t.Context(), []book.Operation{op(book.Debit, "k", 40)})
-	if err != nil || answers[0].Outcome != book.Applied || balance(t, s) != 60 {
-		t.Fatalf("%+v, %v, balance %d", answers, err, balance(t, s))
+		return next.Apply(ctx, o, l)
 	}
+	answers, err := engine(t, f, Config{}).Apply(t.Context(), []book.Operation{debit("t1")})
+	if err != nil || answers[0].Outcome != book.Applied || answers[0].Replayed || f.calls.Load() != 4 {
+		t.Fatalf("%+v, %v, %d calls", answers, err, f.calls.Load())
+	}
+	wantBalance(t, f, 990)
 }
 
-// TestC16ALostCommitAnswerPostsOnce: it was done, but the engine saw an error.
-func TestC16ALostCommitAnswerPostsOnce(t *testing.T) {
-	s := funded(t)
-	var lost atomic.Bool
-	e := participant.New(&faulty{s, func(next func() ([]book.Answer, error), _ []book.Operation) ([]book.Answer, error) {
-		answers, err := next()
-		if err == nil && lost.CompareAndSwap(false, true) {
-			return nil, store.ErrTransient
+// What stays transient for too long is not known, and nothing was decided.
+func TestTransientForTooLong(t *testing.T) {
+	f := &faulty{Store: funded(t)}
+	f.apply = func(store.Store, context.Context, []book.Operation, book.Limits) ([]book.Answer, error) {
+		return nil, store.ErrTransient
+	}
+	answers, err := engine(t, f, Config{RepeatSecondsMax: 1}).Apply(t.Context(), []book.Operation{debit("t1")})
+	if !errors.Is(err, store.ErrTransient) || answers != nil || f.calls.Load() < 2 {
+		t.Fatalf("%+v, %v, %d calls", answers, err, f.calls.Load())
+	}
+	wantBalance(t, f, 1000)
+}
+
+// C16: the work was done and the answer to COMMIT was lost, each time anew. There
+// is one posting, and the caller hears APPLIED.
+func TestC16DoneButNotHeard(t *testing.T) {
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		answers, err := next.Apply(ctx, o, l)
+		if err == nil && f.calls.Load() <= 2 {
+			return nil, fmt.Errorf("commit: %w", store.ErrTransient)
 		}
 		return answers, err
-	}}, participant.Config{})
-	defer e.Close()
-	answers, err := e.Apply(t.Context(), []book.Operation{op(book.Debit, "k", 40)})
-	if err != nil || answers[0].Outcome != book.Applied || !answers[0].Replayed || balance(t, s) != 60 {
-		t.Fatalf("%+v, %v, balance %d", answers, err, balance(t, s))
+	}
+	e := engine(t, f, Config{})
+	answers, err := e.Apply(t.Context(), []book.Operation{debit("t1")})
+	if err != nil || answers[0].Outcome != book.Applied || !answers[0].Replayed || answers[0].BalanceAfter != 990 {
+		t.Fatalf("%+v, %v", answers, err)
+	}
+	wantBalance(t, f, 990)
+}
+
+// gate lets the first batch wait until the others have queued up behind it.
+type gate struct{ entered, leave chan struct{} }
+
+func newGate() gate { return gate{make(chan struct{}), make(chan struct{})} }
+
+// pass holds the first call.
+func (g gate) pass(call int32) {
+	if call == 1 {
+		close(g.entered)
+		<-g.leave
 	}
 }
 
-// TestAPoisonedRequestFailsAlone: its neighbours in the batch are answered.
-func TestAPoisonedRequestFailsAlone(t *testing.T) {
-	s := funded(t)
-	poisoned := op(book.Debit, "poison", 1)
-	entered, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	e := participant.New(&faulty{s, func(next func() ([]book.Answer, error), operations []book.Operation) ([]book.Answer, error) {
-		once.Do(func() { close(entered); <-release }) // holds the first, so that the rest wait together
+// awaitDepth returns when n requests wait.
+func awaitDepth(t *testing.T, e *Engine, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); e.queue.Depth() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests wait, not %d", e.queue.Depth(), n)
+		}
+	}
+}
+
+// applyAll starts one debit for each key.
+func applyAll(e *Engine, keys []string) (results []chan error) {
+	for _, key := range keys {
+		done := make(chan error, 1)
+		results = append(results, done)
+		go func() {
+			answers, err := e.Apply(context.Background(), []book.Operation{debit(key)})
+			if err == nil && answers[0].Outcome != book.Applied {
+				err = fmt.Errorf("%s: %+v", key, answers[0])
+			}
+			done <- err
+		}()
+	}
+	return results
+}
+
+// A request that no store can take fails by itself, and not its neighbours.
+func TestPoisonedRequestFailsAlone(t *testing.T) {
+	poison := errors.New("value out of range")
+	g := newGate()
+	f := &faulty{Store: funded(t)}
+	var largest atomic.Int32
+	f.apply = func(next store.Store, ctx context.Context, operations []book.Operation, l book.Limits) ([]book.Answer, error) {
+		g.pass(f.calls.Load())
+		largest.Store(max(largest.Load(), int32(len(operations))))
 		for _, o := range operations {
-			if o.Key == poisoned.Key {
-				return nil, errors.New("a constraint that nobody foresaw")
+			if o.TransferKey == "poison" {
+				return nil, poison
 			}
 		}
-		return next()
-	}}, participant.Config{Workers: 1})
-	defer e.Close()
-	results := map[names.TransferKey]error{}
-	var mu sync.Mutex
-	var callers sync.WaitGroup
-	ask := func(o book.Operation) {
-		callers.Go(func() {
-			_, err := e.Apply(context.Background(), []book.Operation{o})
-			mu.Lock()
-			defer mu.Unlock()
-			results[o.TransferKey] = err
-		})
+		return next.Apply(ctx, operations, l)
 	}
-	ask(op(book.Debit, "first", 1))
-	<-entered
-	for _, o := range []book.Operation{op(book.Debit, "k1", 1), poisoned, op(book.Debit, "k2", 1)} {
-		ask(o)
+	e := engine(t, f, Config{Workers: 1})
+	first := applyAll(e, []string{"first"})
+	<-g.entered
+	keys := []string{"a", "b", "poison", "c", "d"}
+	results := applyAll(e, keys)
+	awaitDepth(t, e, len(keys))
+	close(g.leave)
+	if err := <-first[0]; err != nil {
+		t.Fatal(err)
 	}
-	close(release)
-	callers.Wait()
-	for key, err := range results {
-		if (err != nil) != (key == poisoned.TransferKey) {
+	for i, key := range keys {
+		err := <-results[i]
+		if (key == "poison") != errors.Is(err, poison) || (key != "poison" && err != nil) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if balance(t, s) != 97 {
-		t.Errorf("balance %d, want 97", balance(t, s))
+	if largest.Load() != int32(len(keys)) {
+		t.Fatalf("the largest batch had %d: the test tests nothing", largest.Load())
 	}
+	wantBalance(t, f, 950)
 }
 
-func TestAFullQueueRefusesBeforeAnythingIsStored(t *testing.T) {
-	s := funded(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	e := participant.New(&faulty{s, func(next func() ([]book.Answer, error), _ []book.Operation) ([]book.Answer, error) {
-		once.Do(func() { close(entered); <-release })
-		return next()
-	}}, participant.Config{Workers: 1, WaitersMax: 1})
-	defer e.Close()
-	var callers sync.WaitGroup
-	callers.Go(func() { _, _ = e.Apply(context.Background(), []book.Operation{op(book.Debit, "held", 1)}) })
-	<-entered
-	// One may wait; of the next two, at least one finds the queue full.
-	errs := make(chan error, 2)
-	for _, key := range []names.TransferKey{"k1", "k2"} {
-		callers.Go(func() {
-			_, err := e.Apply(context.Background(), []book.Operation{op(book.Debit, key, 10)})
-			errs <- err
-		})
+// A full queue says so before anything is stored.
+func TestFullQueue(t *testing.T) {
+	g := newGate()
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		g.pass(f.calls.Load())
+		return next.Apply(ctx, o, l)
 	}
-	if err := <-errs; !errors.Is(err, participant.ErrOverloaded) {
-		t.Fatalf("got %v", err)
+	e := engine(t, f, Config{Workers: 1, WaitersMax: 2})
+	results := applyAll(e, []string{"first"})
+	<-g.entered
+	results = append(results, applyAll(e, []string{"a", "b"})...)
+	awaitDepth(t, e, 2)
+	refused := debit("refused")
+	if _, err := e.Apply(t.Context(), []book.Operation{refused}); !errors.Is(err, ErrOverloaded) {
+		t.Fatalf("%v", err)
 	}
-	close(release)
-	callers.Wait()
-	if err := <-errs; err != nil {
+	close(g.leave)
+	for _, r := range results {
+		if err := <-r; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := f.Lookup(t.Context(), refused); err != nil || found.Outcome != book.NotFound {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	wantBalance(t, f, 970)
+}
+
+// A caller that goes away while its batch runs loses the answer and nothing else.
+func TestCallerGoneAway(t *testing.T) {
+	g := newGate()
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		g.pass(f.calls.Load())
+		return next.Apply(ctx, o, l)
+	}
+	e := New(f, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Apply(ctx, []book.Operation{debit("t1")})
+		done <- err
+	}()
+	<-g.entered
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if balance(t, s) != 89 {
-		t.Errorf("balance %d, want 89", balance(t, s))
+	close(g.leave)
+	e.Close() // waits for what was taken
+	wantBalance(t, f, 990)
+	if _, err := e.Apply(t.Context(), []book.Operation{debit("t2")}); !errors.Is(err, ErrClosed) {
+		t.Fatalf("after Close: %v", err)
 	}
+	wantBalance(t, f, 990)
 }
 
-// TestACommitOutlivesItsCaller: a caller that goes away loses the answer alone.
-func TestACommitOutlivesItsCaller(t *testing.T) {
-	s := funded(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	e := participant.New(&faulty{s, func(next func() ([]book.Answer, error), _ []book.Operation) ([]book.Answer, error) {
-		close(entered)
-		<-release
-		return next()
-	}}, participant.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var caller sync.WaitGroup
-	caller.Go(func() {
-		if _, err := e.Apply(ctx, []book.Operation{op(book.Debit, "k", 40)}); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	})
-	<-entered
-	cancel()
-	caller.Wait()
-	close(release)
-	e.Close() // waits for what was taken
-	if balance(t, s) != 60 {
-		t.Errorf("balance %d, want 60", balance(t, s))
+// Many callers share few transactions, and each gets its own answer.
+func TestManyTogether(t *testing.T) {
+	g := newGate()
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		g.pass(f.calls.Load())
+		return next.Apply(ctx, o, l)
 	}
+	e := engine(t, f, Config{Workers: 1})
+	first := applyAll(e, []string{"first"})
+	<-g.entered
+	const callers = 90
+	var wait sync.WaitGroup
+	for i := range callers {
+		key := fmt.Sprint("t", i/3) // each key three times
+		wait.Go(func() {
+			asked := debit(key)
+			answers, err := e.Apply(context.Background(), []book.Operation{asked})
+			if err != nil || answers[0].Outcome != book.Applied || answers[0].Operation != asked {
+				t.Errorf("%s: %+v, %v", key, answers, err)
+			}
+		})
+	}
+	awaitDepth(t, e, callers)
+	close(g.leave)
+	wait.Wait()
+	if err := <-first[0]; err != nil {
+		t.Fatal(err)
+	}
+	if calls := f.calls.Load(); calls != 2 {
+		t.Fatalf("%d transactions for %d requests", calls, callers+1)
+	}
+	wantBalance(t, f, 1000-10-callers/3*10)
 }
