@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"giro/cmd/giro/render"
 	"giro/internal/fault/wire"
 	"giro/internal/stepkey"
@@ -85,10 +83,11 @@ func (s *stage) killedBetween(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("accountsvc says: debit APPLIED; the orchestrator is killed (SIGKILL); ledgersvc says: credit %s", outcome(credit))
+	s.say("accountsvc says: debit APPLIED; the orchestrator is killed (SIGKILL), and what the wire held is lost")
+	s.say("ledgersvc says: credit %s", outcome(credit))
 	s.same("credit", "NOT_FOUND", outcome(credit))
 	told := <-client
-	s.say("its client was told: %s (it is not known what became of it)", status.Code(told.err))
+	s.say("its client was told: %s, so it does not know what became of the transfer", codeName(told.err))
 	s.holds("the client's call broke", told.err != nil, told.answer)
 	if err := s.balances(ctx, expectation{alice, 540_00}, expectation{shop, 552_00}); err != nil {
 		return err
@@ -174,7 +173,7 @@ func (s *stage) cancelCutOff(ctx context.Context, r *transferv1.CreateTransferRe
 		s.answers.note(r, answer.GetTransfer())
 		s.say("the client cancels, and is told: %s", render.State(answer.GetTransfer().GetState()))
 	default:
-		s.say("the client cancels, and is told: %s (ask again)", status.Code(err))
+		s.say("the client cancels, and is told: %s (ask again)", codeName(err))
 	}
 	var state adminv1.SagaState
 	err = until(ctx, "the saga owes a refund", func() (bool, error) {
@@ -185,6 +184,7 @@ func (s *stage) cancelCutOff(ctx context.Context, r *transferv1.CreateTransferRe
 	if err != nil {
 		return err
 	}
-	s.say("the orchestrator does not know whether the debit happened, so it makes sure of the credit first, then owes a refund: %s", render.SagaState(state))
+	s.say("nobody knows whether the debit happened; so the orchestrator makes sure that the credit never will,")
+	s.say("and then asks for a refund of whatever the debit took: %s", render.SagaState(state))
 	return nil
 }

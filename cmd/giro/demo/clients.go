@@ -163,9 +163,10 @@ func (s *stage) steps(ctx context.Context, r *transferv1.CreateTransferRequest) 
 	s.block(func(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, step := range saga.GetSteps() {
-			times := "1 attempt"
+			// An attempt that died with its process is on no record.
+			times := "1 attempt on record"
 			if step.GetAttempts() != 1 {
-				times = fmt.Sprintf("%d attempts", step.GetAttempts())
+				times = fmt.Sprintf("%d attempts on record", step.GetAttempts())
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", step.GetName(), step.GetKey(), times, render.Answer(step, currency))
 		}

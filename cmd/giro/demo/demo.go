@@ -77,7 +77,7 @@ func (s *stage) scenes() []scene {
 		{"f", "The orchestrator is killed between debit and credit, and finishes without being asked", s.killedBetween},
 		{"g", "accountsvc is killed in the middle of 500 transfers and comes back", s.killedUnderLoad},
 		{"h", "A late debit arrives after its refund: cancelled", s.lateDebit},
-		{"i", "The orchestrator's database is deleted and every client retries its keys", s.lostDatabase},
+		{"i", "The orchestrator's database is deleted and every client retries its keys: nothing moves twice", s.lostDatabase},
 		{"j", "Every OK that a client saw is still true", s.stillTrue},
 	}
 }

@@ -3,9 +3,11 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc/status"
 
@@ -74,7 +76,23 @@ func (s *stage) killedUnderLoad(ctx context.Context) error {
 	}
 	s.say("%d of %d are COMPLETED", completed, len(requests))
 	s.same("COMPLETED", len(requests), completed)
-	return s.balances(ctx, expected...)
+	return s.manyBalances(ctx, expected)
+}
+
+// manyBalances checks every account, and writes the till's balance and the
+// customers' together.
+func (s *stage) manyBalances(ctx context.Context, expected []expectation) error {
+	var customers int64
+	for _, e := range expected[1:] {
+		came, err := s.balance(ctx, e.ref)
+		if err != nil {
+			return fmt.Errorf("balance of %s: %w", e.ref, err)
+		}
+		s.same("balance of "+e.ref, dollars(e.cents), dollars(came))
+		customers += came
+	}
+	s.say("balances: the %d customers together %s", len(expected)-1, dollars(customers))
+	return s.balances(ctx, expected[0])
 }
 
 // manyRequests opens accounts and draws the keys: four of five transfers go to
@@ -178,7 +196,7 @@ func (s *stage) lostDatabase(ctx context.Context) error {
 	if _, err := s.transfers.GetTransfer(ctx, &transferv1.GetTransferRequest{Key: first.GetKey()}); err == nil {
 		s.same("the orchestrator's memory of "+first.GetKey(), "none", "known")
 	} else {
-		s.say("it is asked for scene a's transfer and does not know it: %v", errText(err))
+		s.say("it is asked for scene a's transfer and does not know it: %s", errText(err))
 	}
 	requests := make([]*transferv1.CreateTransferRequest, 0, len(before))
 	for _, a := range before {
@@ -256,5 +274,18 @@ func (s *stage) ledgerBalances(ctx context.Context) (string, error) {
 
 // errText is an error as a client would show it.
 func errText(err error) string {
-	return fmt.Sprintf("%s, %s", status.Code(err), rpc.Reason(err))
+	return codeName(err) + ", " + rpc.Reason(err)
+}
+
+// codeName is an error's gRPC code as the API's documents write it.
+func codeName(err error) string {
+	name := status.Code(err).String()
+	var b strings.Builder
+	for i, c := range name {
+		if i > 0 && unicode.IsUpper(c) && name != "OK" {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToUpper(c))
+	}
+	return b.String()
 }

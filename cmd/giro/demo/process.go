@@ -30,8 +30,11 @@ type process struct {
 	name       string
 	executable string
 	args       []string
-	address    string
-	logFile    string
+	// secrets are settings that must not stand on a command line, which every
+	// user of the machine can read.
+	secrets []string
+	address string
+	logFile string
 
 	cmd  *exec.Cmd
 	done <-chan struct{} // closed when it has ended
@@ -47,7 +50,7 @@ func (p *process) start(ctx context.Context) error {
 	//nolint:gosec,noctx // our own program; it outlives the start
 	cmd := exec.Command(p.executable, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = withoutGiro(os.Environ())
+	cmd.Env = append(withoutGiro(os.Environ()), p.secrets...)
 	done, err := spawn(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)

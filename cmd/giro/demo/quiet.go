@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"giro/cmd/giro/render"
@@ -59,8 +57,8 @@ func (s *stage) lesson(ctx context.Context) error {
 	other := proto.CloneOf(r)
 	other.Amount = 99_99
 	_, err = s.transfers.CreateTransfer(ctx, other)
-	s.say("the same key with %s: %s, %s, differs in: %s", dollars(other.Amount), status.Code(err), rpc.Reason(err), strings.Join(rpc.DifferingFields(err), ", "))
-	s.same("code", codes.AlreadyExists, status.Code(err))
+	s.say("the same key with %s: %s, %s, differs in: %s", dollars(other.Amount), codeName(err), rpc.Reason(err), strings.Join(rpc.DifferingFields(err), ", "))
+	s.same("code", "ALREADY_EXISTS", codeName(err))
 	s.same("reason", "TRANSFER_KEY_REUSED", rpc.Reason(err))
 	s.same("differing fields", "[amount]", rpc.DifferingFields(err))
 	return s.balances(ctx, expectation{alice, 60_00}, expectation{shop, 40_00})

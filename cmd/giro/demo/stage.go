@@ -87,7 +87,7 @@ func (s *stage) add(ctx context.Context, executable, service string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"serve", service, "--database-url", s.databases.url(service), "--listen", address, "--migrate"}
+	args := []string{"serve", service, "--listen", address, "--migrate"}
 	if service == orchestrator {
 		args = append(args,
 			"--participant", accountsvc+"="+s.wires[accountsvc].Address(),
@@ -96,7 +96,8 @@ func (s *stage) add(ctx context.Context, executable, service string) error {
 	} else if s.wires[service], err = wire.Listen("127.0.0.1:0", address); err != nil {
 		return err
 	}
-	p := &process{name: service, executable: executable, args: args, address: address, logFile: filepath.Join(s.dir, service+".log")}
+	p := &process{name: service, executable: executable, args: args, address: address, logFile: filepath.Join(s.dir, service+".log"),
+		secrets: []string{"GIRO_DATABASE_URL=" + s.databases.url(service)}}
 	s.processes[service] = p
 	if err := p.start(ctx); err != nil {
 		return err
