@@ -2,16 +2,20 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"giro/internal/dbtest"
+	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 	"giro/internal/participant/store/sqlite"
 	"giro/internal/participant/store/storetest"
+	"giro/internal/stepkey"
 )
 
 // file gives a fresh file with the schema.
@@ -34,7 +38,117 @@ func open(t *testing.T, path string) *sqlite.Store {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, file(t)) })
+	storetest.Run(t, func(t *testing.T) store.Store {
+		path := file(t)
+		t.Cleanup(func() { checkEvents(t, dbtest.OpenSQLite(t, path)) })
+		return open(t, path)
+	})
+}
+
+// checkEvents checks that every applied operation left one event, and that no
+// event announces anything else.
+func checkEvents(t *testing.T, db *sql.DB) {
+	t.Helper()
+	var missing, extra int
+	err := db.QueryRow(`select
+		(select count(*) from operations o where outcome = 1 and not exists (select 1 from events e where e.tenant = o.tenant
+			and e.key = o.key and e.type = o.step and e.created_at = o.first_time and e.relayed_at is null)),
+		(select count(*) from events) - (select count(*) from operations where outcome = 1)`).Scan(&missing, &extra)
+	if err != nil || missing != 0 || extra != 0 {
+		t.Errorf("%d applied operations without their event, %d events too many, %v", missing, extra, err)
+	}
+}
+
+// What the constraints refuse even where the book were wrong.
+func TestC08Guards(t *testing.T) {
+	path := file(t)
+	s, db := open(t, path), dbtest.OpenSQLite(t, path)
+	defer s.Close()
+	insert := `insert into operations values ('acme', randomblob(16), 't', 's', %d, 'alice', %d, 'USD', '', %s, %d,
+		0, 0, 0, 0, null, 0, 0, 0)`
+	must := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	must(`insert into accounts values ('acme', 'alice', 'USD', 0, 0, 1, 0, 0)`)
+	must(fmt.Sprintf(insert, 3, 1, "x'01'", 1)) // the first refund of the debit
+	must(fmt.Sprintf(insert, 3, 1, "x'01'", 2)) // a second one that was refused
+	must(fmt.Sprintf(insert, 1, 0, "null", 3))  // a tombstone has no amount
+	for what, statement := range map[string]string{
+		"debit of 0":           fmt.Sprintf(insert, 1, 0, "null", 1),
+		"credit of -1":         fmt.Sprintf(insert, 2, -1, "null", 1),
+		"refused deposit of 0": fmt.Sprintf(insert, 6, 0, "null", 2),
+		"second refund":        fmt.Sprintf(insert, 3, 1, "x'01'", 1),
+		"below the floor":      `update accounts set balance = -1`,
+	} {
+		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "constraint") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// Books that are not sound are found out, also where the sums carry.
+func TestFaultsAreFound(t *testing.T) {
+	path := file(t)
+	s, db := open(t, path), dbtest.OpenSQLite(t, path)
+	defer s.Close()
+	insert := func(account string, balance int64, lines ...int64) {
+		t.Helper()
+		if _, err := db.Exec(`insert into accounts values ('acme', ?, 'USD', ?, ?, 1, 0, 0)`, account, balance, balance); err != nil {
+			t.Fatal(err)
+		}
+		for _, amount := range lines {
+			if _, err := db.Exec(`insert into lines (tenant, key, account, currency, amount)
+				values ('acme', randomblob(16), ?, 'USD', ?)`, account, amount); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	insert("carry", 1<<32, 1<<32-1, 1)
+	insert("largest", math.MaxInt64, math.MaxInt64, math.MaxInt64, -math.MaxInt64)
+	insert("negative", -5, -1<<40, 1<<40-5)
+	insert("off-by-one", 101, 100)
+	insert("wraps", 0, math.MinInt64, math.MinInt64) // 0 only in 64 bits
+	sums, err := s.Sums(t.Context(), "acme")
+	if err != nil || len(sums.Faults) != 2 {
+		t.Fatalf("%+v, %v", sums.Faults, err)
+	}
+	first, second := sums.Faults[0], sums.Faults[1]
+	if first.AccountID.Account != "off-by-one" || first.Balance != 101 || first.Lines != "100" ||
+		second.AccountID.Account != "wraps" || second.Lines != "-18446744073709551616" {
+		t.Fatalf("%+v", sums.Faults)
+	}
+}
+
+// Another process holds the file's lock for longer than the wait: that is
+// transient, and nothing was done.
+func TestBusyIsTransient(t *testing.T) {
+	path := file(t)
+	s, db := open(t, path), dbtest.OpenSQLite(t, path)
+	defer s.Close()
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "begin immediate"); err != nil {
+		t.Fatal(err)
+	}
+	cancel := book.Operation{Kind: book.Cancel, Tenant: "acme", TransferKey: "t1", Step: stepkey.Debit, Key: stepkey.StepKey{1}}
+	if _, err := s.Apply(t.Context(), []book.Operation{cancel}, book.DefaultLimits); !errors.Is(err, store.ErrTransient) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	answers, err := s.Apply(t.Context(), []book.Operation{cancel}, book.DefaultLimits)
+	if err != nil || answers[0].Outcome != book.Cancelled || answers[0].Replayed {
+		t.Fatalf("%+v, %v", answers, err)
+	}
 }
 
 // The lesson's exercise: the same key from many goroutines, each with
