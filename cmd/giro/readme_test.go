@@ -47,15 +47,14 @@ func TestReadmeWalk(t *testing.T) {
 	run(t, dir, "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "giro"), "giro/cmd/giro")
 	startDev(t, dir)
 	var written strings.Builder
-	inBlock, command := false, ""
+	inBlock := false
 	for _, line := range strings.SplitAfter(walk, "\n") {
 		switch {
 		case strings.HasPrefix(line, "```"):
 			inBlock = !inBlock && strings.HasPrefix(line, "```console")
 			written.WriteString(line)
 		case inBlock && strings.HasPrefix(line, "$ "):
-			command = strings.TrimSpace(line[2:])
-			written.WriteString(line + shell(t, dir, command))
+			written.WriteString(line + shell(t, dir, strings.TrimSpace(line[2:])))
 		case !inBlock:
 			written.WriteString(line)
 		}

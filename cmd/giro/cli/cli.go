@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,7 +96,8 @@ func newParser(g *grammar, streams Streams, exit func(int)) (*kong.Kong, error) 
 
 // helpFor names the help of the command that was meant.
 func helpFor(err error) string {
-	if parse, ok := err.(*kong.ParseError); ok && parse.Context != nil {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
 		if node := parse.Context.Selected(); node != nil {
 			return node.FullPath() + " --help"
 		}

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -171,7 +172,7 @@ func (s *stage) askUntilFinal(ctx context.Context, r *transferv1.CreateTransferR
 		again.Add(1)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not final: %v: %w", r.GetKey(), err, context.Cause(ctx))
+			return fmt.Errorf("%s is not final: %w", r.GetKey(), errors.Join(err, context.Cause(ctx)))
 		case <-time.After(askAgainAfter):
 		}
 	}

@@ -62,24 +62,23 @@ func (s *script) say(format string, args ...any) {
 }
 
 // same checks that what came is what was expected.
-func (s *script) same(what string, expected, came any) bool {
+func (s *script) same(what string, expected, came any) {
 	s.checks++
 	e, c := fmt.Sprint(expected), fmt.Sprint(came)
 	if e == c {
-		return true
+		return
 	}
 	s.broken++
 	s.say("%s", s.paint(red, fmt.Sprintf("NOT AS EXPECTED: %s: expected %s, came %s", what, e, c)))
-	return false
 }
 
 // holds checks a condition; came says what was seen instead.
-func (s *script) holds(what string, ok bool, came any) bool {
+func (s *script) holds(what string, ok bool, came any) {
 	if ok {
 		s.checks++
-		return true
+		return
 	}
-	return s.same(what, "yes", fmt.Sprintf("no (%v)", came))
+	s.same(what, "yes", fmt.Sprintf("no (%v)", came))
 }
 
 // block writes what fill writes, indented.

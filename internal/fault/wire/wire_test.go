@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -92,7 +93,7 @@ func broken(t *testing.T, c net.Conn) {
 	t.Helper()
 	if n, err := c.Read(make([]byte, 1)); err == nil || n != 0 {
 		t.Fatalf("read %d bytes, %v; want a broken connection", n, err)
-	} else if e, ok := err.(net.Error); ok && e.Timeout() {
+	} else if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
 		t.Fatal("the connection was not cut")
 	}
 }

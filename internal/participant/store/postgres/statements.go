@@ -107,6 +107,3 @@ const (
 
 	countOperations = `select count(*) from operations where $1 = '' or tenant = $1`
 )
-
-// reportStatements run in one snapshot, on a pool of their own.
-var reportStatements = []string{sumCurrencies, ownBalances, accountBalances, findFaults, countOperations}
