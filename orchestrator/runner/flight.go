@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -219,6 +218,6 @@ func (m *Machine) wake(now time.Time, f *flight) {
 }
 
 func (m *Machine) wakeAt(f *flight, at time.Time) {
-	m.timerOrder++
-	heap.Push(&m.timers, timer{at: at, id: f.saga.ID, order: m.timerOrder})
+	m.timers.set(at, f.saga.ID)
+	m.timers.trim(func(id saga.ID) bool { return m.flights[id] != nil })
 }

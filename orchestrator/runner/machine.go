@@ -5,7 +5,6 @@
 package runner
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -155,9 +154,7 @@ type Machine struct {
 	attempts int64
 	flights  map[saga.ID]*flight
 	timers   timers
-	// timerOrder numbers the timers.
-	timerOrder int64
-	sweeps     sweeps
+	sweeps   sweeps
 	// drained: no more claims; see Drain.
 	drained bool
 	out     []Effect
@@ -219,8 +216,8 @@ func (m *Machine) Next() time.Time {
 	if m.sweeps.leased && !m.sweeps.claiming && !m.drained {
 		sooner(m.sweeps.claimAt)
 	}
-	if len(m.timers) > 0 {
-		sooner(m.timers[0].at)
+	if at, set := m.timers.next(); set {
+		sooner(at)
 	}
 	return next
 }
@@ -299,37 +296,13 @@ func (m *Machine) tick(now time.Time) {
 	if m.sweeps.leased && !now.Before(m.sweeps.claimAt) {
 		m.claim(now)
 	}
-	for len(m.timers) > 0 && !now.Before(m.timers[0].at) {
-		t := heap.Pop(&m.timers).(timer)
-		if f := m.flights[t.id]; f != nil {
+	for {
+		id, due := m.timers.take(now)
+		if !due {
+			return
+		}
+		if f := m.flights[id]; f != nil {
 			m.wake(now, f)
 		}
 	}
-}
-
-// timers is a heap of the instants at which a flight wants to be looked at. One
-// that is no longer wanted does no harm: the flight is only looked at.
-type timers []timer
-
-type timer struct {
-	at time.Time
-	id saga.ID
-	// order makes the heap's order total, so that a seed replays.
-	order int64
-}
-
-func (t timers) Len() int { return len(t) }
-func (t timers) Less(i, j int) bool {
-	if !t[i].at.Equal(t[j].at) {
-		return t[i].at.Before(t[j].at)
-	}
-	return t[i].order < t[j].order
-}
-func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
-func (t *timers) Pop() any {
-	old := *t
-	last := old[len(old)-1]
-	*t = old[:len(old)-1]
-	return last
 }

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -315,5 +316,30 @@ func TestClaimsPauseWhenThereIsNoRoom(t *testing.T) {
 	m.Step(start, Claimed{Sagas: sagas})
 	if got := limits(m.Step(start.Add(time.Minute), Tick{})); len(got) != 0 {
 		t.Fatalf("claims %v without room", got)
+	}
+}
+
+// TestTimersOfEndedTransfersAreDropped: an expiry far ahead costs no memory once
+// the transfer is final.
+func TestTimersOfEndedTransfersAreDropped(t *testing.T) {
+	b := newBench(t, Settings{})
+	waiting := row()
+	waiting.Key, waiting.ExpiresAt = "waiting", start.Add(time.Hour)
+	b.step(Start{Saga: waiting})
+	held := b.call(saga.StepDebit)
+	for i := range 20_000 {
+		s := row()
+		s.Key, s.ExpiresAt = names.TransferKey(fmt.Sprintf("k%d", i)), start.Add(30*24*time.Hour)
+		b.step(Start{Saga: s})
+		b.answer(b.call(saga.StepDebit), applied)
+		b.answer(b.call(saga.StepCredit), applied)
+		b.commit(b.save(saga.Completed))
+	}
+	if length := len(b.machine.timers.heap); length > 2048 {
+		t.Errorf("%d timers for one transfer under way", length)
+	}
+	b.pass(time.Hour) // the one that waits still expires
+	if s := b.save(saga.Cancelling); s.Write.Saga.ID != held.ID {
+		t.Errorf("%v was stopped", s.Write.Saga.ID)
 	}
 }
