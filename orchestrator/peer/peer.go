@@ -5,9 +5,12 @@ package peer
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"giro/internal/batch"
@@ -24,8 +27,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// Workers is how many Apply calls may be under way at once; default 4.
 	Workers int
-	// BatchSizeMax is the most operations of one Apply; default 100. It must not
-	// exceed what the participant's Describe allows.
+	// BatchSizeMax is the most operations of one Apply; default 100, and never
+	// more than the participant's Describe allows.
 	BatchSizeMax int
 }
 
@@ -35,6 +38,9 @@ type Peer struct {
 	client participantv1.ParticipantServiceClient
 	config Config
 	queue  *batch.Queue[saga.Request, saga.Answer]
+
+	// limit is the participant's own batch limit; 0: it has to be asked who it is.
+	limit atomic.Int64
 }
 
 // New makes a peer over a connection, which the caller closes.
@@ -68,23 +74,71 @@ func (p *Peer) Call(ctx context.Context, request saga.Request) saga.Answer {
 func (p *Peer) callTogether(requests []saga.Request) ([]saga.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.CallTimeout)
 	defer cancel()
+	limit, err := p.meet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var answers []saga.Answer
+	for chunk := range slices.Chunk(requests, limit) {
+		answers = append(answers, p.apply(ctx, chunk)...)
+	}
+	return answers, nil
+}
+
+// apply asks for some steps in one call, and answers each on its own.
+func (p *Peer) apply(ctx context.Context, requests []saga.Request) []saga.Answer {
 	operations := make([]*participantv1.Operation, len(requests))
 	for i, r := range requests {
 		operations[i] = Operation(r)
 	}
 	response, err := p.client.Apply(ctx, &participantv1.ApplyRequest{Operations: operations})
-	if err != nil {
-		return nil, err
-	}
-	if len(response.GetAnswers()) != len(requests) {
-		return nil, fmt.Errorf("%s gave %d answers to %d operations", p.name, len(response.GetAnswers()), len(requests))
+	if err == nil && len(response.GetAnswers()) != len(requests) {
+		err = fmt.Errorf("%s gave %d answers to %d operations", p.name, len(response.GetAnswers()), len(requests))
 	}
 	answers := make([]saga.Answer, len(requests))
+	if err != nil {
+		p.limit.Store(0) // whoever answers next may be another one
+		for i := range answers {
+			answers[i] = saga.Answer{Error: reason(err)}
+		}
+		return answers
+	}
 	for i, a := range response.GetAnswers() {
 		answers[i] = Answer(a)
 	}
-	return answers, nil
+	return answers
 }
+
+// meet asks who answers at this address, unless that is known, and gives the most
+// operations that it takes at once. A wrong address would book on the wrong
+// books, so nothing is sent to a participant that calls itself by another name.
+func (p *Peer) meet(ctx context.Context) (int, error) {
+	if limit := p.limit.Load(); limit > 0 {
+		return int(limit), nil
+	}
+	d, err := p.client.Describe(ctx, &participantv1.DescribeRequest{})
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		d = &participantv1.DescribeResponse{} // it does not say; nothing contradicts
+	case err != nil:
+		return 0, err
+	}
+	if name := d.GetParticipant(); name != "" && name != string(p.name) {
+		return 0, fmt.Errorf("at the address of %s answers %.64q: nothing was sent; mend the address or the name", p.name, name)
+	}
+	if version := d.GetProtocolVersion(); version != 0 && version != protocolVersion {
+		return 0, fmt.Errorf("%s speaks protocol version %d, this is %d: nothing was sent", p.name, version, protocolVersion)
+	}
+	limit := p.config.BatchSizeMax
+	if theirs := int(d.GetBatchSizeMax()); theirs > 0 {
+		limit = min(limit, theirs)
+	}
+	p.limit.Store(int64(limit))
+	return limit, nil
+}
+
+// protocolVersion is docs/protocol.md's.
+const protocolVersion = 1
 
 // reason says in a few words why there is no answer.
 func reason(err error) string {

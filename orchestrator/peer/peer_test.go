@@ -2,25 +2,42 @@ package peer
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"giro/internal/fingerprint"
 	"giro/orchestrator/saga"
 	participantv1 "giro/proto/giro/participant/v1"
 )
 
-// wire is a connection that answers Apply as it is told.
+// wire is a connection that answers Apply as it is told. Without describe it is
+// participant a, without limits.
 type wire struct {
 	grpc.ClientConnInterface
-	answer func(*participantv1.ApplyRequest) (*participantv1.ApplyResponse, error)
+	answer   func(*participantv1.ApplyRequest) (*participantv1.ApplyResponse, error)
+	describe func() (*participantv1.DescribeResponse, error)
 }
 
 func (w wire) Invoke(_ context.Context, _ string, request, response any, _ ...grpc.CallOption) error {
+	if _, ok := request.(*participantv1.DescribeRequest); ok {
+		if w.describe == nil {
+			w.describe = func() (*participantv1.DescribeResponse, error) {
+				return &participantv1.DescribeResponse{Participant: "a"}, nil
+			}
+		}
+		described, err := w.describe()
+		if err == nil {
+			proto.Merge(response.(proto.Message), described)
+		}
+		return err
+	}
 	answer, err := w.answer(request.(*participantv1.ApplyRequest))
 	if err == nil {
 		response.(*participantv1.ApplyResponse).Answers = answer.GetAnswers()
@@ -130,5 +147,83 @@ func TestTheRequestIsTheTransfers(t *testing.T) {
 	if refund.GetKind() != participantv1.OperationKind_OPERATION_KIND_REFUND || refund.GetStep() != "refund" ||
 		refund.GetDebitKey() != s.StepKey(saga.StepDebit).String() || refund.GetAccount() != "x" || refund.GetCounterparty() != "b/y" {
 		t.Errorf("refund: %v", refund)
+	}
+}
+
+// TestNothingIsSentToSomebodyElse: a swapped address books nothing; once it is
+// mended, the same steps go through.
+func TestNothingIsSentToSomebodyElse(t *testing.T) {
+	for name, wrong := range map[string]*participantv1.DescribeResponse{
+		"another participant": {Participant: "b"},
+		"another protocol":    {Participant: "a", ProtocolVersion: 2},
+	} {
+		sent := 0
+		described, failure := wrong, error(nil)
+		p := New("a", wire{
+			answer:   func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) { sent++; return applied(r) },
+			describe: func() (*participantv1.DescribeResponse, error) { return described, failure },
+		}, Config{})
+		request := transfer().Request(saga.StepDebit)
+		if got := p.Call(t.Context(), request); got.Outcome != saga.OutcomeUnknown || !strings.Contains(got.Error, "nothing was sent") || sent != 0 {
+			t.Errorf("%s: %d sent, %+v", name, sent, got)
+		}
+		failure = status.Error(codes.Unavailable, "away")
+		if got := p.Call(t.Context(), request); got.Outcome != saga.OutcomeUnknown || sent != 0 {
+			t.Errorf("%s, away: %d sent, %+v", name, sent, got)
+		}
+		described, failure = &participantv1.DescribeResponse{Participant: "a", ProtocolVersion: 1}, nil
+		if got := p.Call(t.Context(), request); got.Outcome != saga.OutcomeApplied || sent != 1 {
+			t.Errorf("%s, mended: %d sent, %+v", name, sent, got)
+		}
+	}
+}
+
+// TestTheParticipantIsAskedAgainAfterAFailure: whoever answers then may be
+// another one, behind the same address.
+func TestTheParticipantIsAskedAgainAfterAFailure(t *testing.T) {
+	name, fail, sent := "a", false, 0
+	p := New("a", wire{
+		answer: func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) {
+			sent++
+			if fail {
+				return nil, status.Error(codes.Unavailable, "gone")
+			}
+			return applied(r)
+		},
+		describe: func() (*participantv1.DescribeResponse, error) {
+			return &participantv1.DescribeResponse{Participant: name}, nil
+		},
+	}, Config{})
+	request := transfer().Request(saga.StepDebit)
+	p.Call(t.Context(), request)
+	fail = true
+	p.Call(t.Context(), request)
+	fail, name = false, "b"
+	if got := p.Call(t.Context(), request); got.Outcome != saga.OutcomeUnknown || sent != 2 {
+		t.Errorf("%d sent, %+v", sent, got)
+	}
+}
+
+// TestASmallerBatchLimitIsKept: a participant that takes few at once gets few.
+func TestASmallerBatchLimitIsKept(t *testing.T) {
+	largest := 0
+	p := New("a", wire{
+		answer: func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) {
+			largest = max(largest, len(r.GetOperations()))
+			return applied(r)
+		},
+		describe: func() (*participantv1.DescribeResponse, error) {
+			return &participantv1.DescribeResponse{Participant: "a", BatchSizeMax: 3}, nil
+		},
+	}, Config{})
+	requests := slices.Repeat([]saga.Request{transfer().Request(saga.StepDebit)}, 10)
+	answers, err := p.callTogether(requests)
+	if err != nil || len(answers) != 10 || largest != 3 {
+		t.Fatalf("%d answers, at most %d at once, %v", len(answers), largest, err)
+	}
+	for _, a := range answers {
+		if a.Outcome != saga.OutcomeApplied {
+			t.Errorf("%+v", a)
+		}
 	}
 }
