@@ -105,6 +105,13 @@ func (q *Queue[T, R]) leave(e *entry[T, R]) {
 	}
 }
 
+// Limit sets the most weight of the batches to come, at least 1.
+func (q *Queue[T, R]) Limit(weightMax int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.config.WeightMax = weightMax
+}
+
 // Depth is how many items wait.
 func (q *Queue[T, R]) Depth() int {
 	q.mu.Lock()

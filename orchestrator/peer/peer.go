@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,8 +39,11 @@ type Peer struct {
 	config Config
 	queue  *batch.Queue[saga.Request, saga.Answer]
 
-	// limit is the participant's own batch limit; 0: it has to be asked who it is.
-	limit atomic.Int64
+	// mu guards whom this peer has met: its batch limit, and until when it need not
+	// be asked again. A zero time means that it has to be.
+	mu         sync.Mutex
+	limit      int
+	knownUntil time.Time
 }
 
 // New makes a peer over a connection, which the caller closes.
@@ -78,43 +81,48 @@ func (p *Peer) callTogether(requests []saga.Request) ([]saga.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var answers []saga.Answer
-	for chunk := range slices.Chunk(requests, limit) {
-		answers = append(answers, p.apply(ctx, chunk)...)
+	answers := make([]saga.Answer, 0, len(requests))
+	// Only a batch that was gathered before the limit was known has several parts.
+	for part := range slices.Chunk(requests, limit) {
+		answered, err := p.apply(ctx, part)
+		if err != nil {
+			p.forget()
+			return slices.Concat(answers, slices.Repeat([]saga.Answer{{Error: reason(err)}}, len(requests)-len(answers))), nil
+		}
+		answers = append(answers, answered...)
 	}
 	return answers, nil
 }
 
-// apply asks for some steps in one call, and answers each on its own.
-func (p *Peer) apply(ctx context.Context, requests []saga.Request) []saga.Answer {
+// apply asks for some steps in one call.
+func (p *Peer) apply(ctx context.Context, requests []saga.Request) ([]saga.Answer, error) {
 	operations := make([]*participantv1.Operation, len(requests))
 	for i, r := range requests {
 		operations[i] = Operation(r)
 	}
 	response, err := p.client.Apply(ctx, &participantv1.ApplyRequest{Operations: operations})
-	if err == nil && len(response.GetAnswers()) != len(requests) {
-		err = fmt.Errorf("%s gave %d answers to %d operations", p.name, len(response.GetAnswers()), len(requests))
+	if err != nil {
+		return nil, err
+	}
+	if len(response.GetAnswers()) != len(requests) {
+		return nil, fmt.Errorf("%s gave %d answers to %d operations", p.name, len(response.GetAnswers()), len(requests))
 	}
 	answers := make([]saga.Answer, len(requests))
-	if err != nil {
-		p.limit.Store(0) // whoever answers next may be another one
-		for i := range answers {
-			answers[i] = saga.Answer{Error: reason(err)}
-		}
-		return answers
-	}
 	for i, a := range response.GetAnswers() {
 		answers[i] = Answer(a)
 	}
-	return answers
+	return answers, nil
 }
 
 // meet asks who answers at this address, unless that is known, and gives the most
 // operations that it takes at once. A wrong address would book on the wrong
 // books, so nothing is sent to a participant that calls itself by another name.
 func (p *Peer) meet(ctx context.Context) (int, error) {
-	if limit := p.limit.Load(); limit > 0 {
-		return int(limit), nil
+	p.mu.Lock()
+	limit, known := p.limit, time.Now().Before(p.knownUntil)
+	p.mu.Unlock()
+	if known {
+		return limit, nil
 	}
 	d, err := p.client.Describe(ctx, &participantv1.DescribeRequest{})
 	switch {
@@ -129,13 +137,27 @@ func (p *Peer) meet(ctx context.Context) (int, error) {
 	if version := d.GetProtocolVersion(); version != 0 && version != protocolVersion {
 		return 0, fmt.Errorf("%s speaks protocol version %d, this is %d: nothing was sent", p.name, version, protocolVersion)
 	}
-	limit := p.config.BatchSizeMax
+	limit = p.config.BatchSizeMax
 	if theirs := int(d.GetBatchSizeMax()); theirs > 0 {
 		limit = min(limit, theirs)
 	}
-	p.limit.Store(int64(limit))
+	p.queue.Limit(limit)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit, p.knownUntil = limit, time.Now().Add(acquaintance)
 	return limit, nil
 }
+
+// forget makes the next call ask who answers: it may be another one.
+func (p *Peer) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.knownUntil = time.Time{}
+}
+
+// acquaintance is how long a participant that was met need not be asked again who
+// it is: a connection may be made anew without a call that fails.
+const acquaintance = 10 * time.Second
 
 // protocolVersion is docs/protocol.md's.
 const protocolVersion = 1

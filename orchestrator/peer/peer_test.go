@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -225,5 +227,40 @@ func TestASmallerBatchLimitIsKept(t *testing.T) {
 		if a.Outcome != saga.OutcomeApplied {
 			t.Errorf("%+v", a)
 		}
+	}
+}
+
+// TestABacklogForASmallLimitIsWorkedOff: the queue itself gathers no more than the
+// participant takes, so that each call's answers come at once and not after all
+// the others' time has run out.
+func TestABacklogForASmallLimitIsWorkedOff(t *testing.T) {
+	var operations atomic.Int64
+	p := New("a", wire{
+		answer: func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) {
+			operations.Add(int64(len(r.GetOperations())))
+			time.Sleep(3 * time.Millisecond)
+			return applied(r)
+		},
+		describe: func() (*participantv1.DescribeResponse, error) {
+			return &participantv1.DescribeResponse{Participant: "a", BatchSizeMax: 1}, nil
+		},
+	}, Config{CallTimeout: 150 * time.Millisecond})
+	const backlog = 400
+	var callers sync.WaitGroup
+	for range backlog {
+		callers.Go(func() {
+			for {
+				ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+				answer := p.Call(ctx, transfer().Request(saga.StepDebit))
+				cancel()
+				if answer.Outcome == saga.OutcomeApplied || t.Context().Err() != nil {
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := operations.Load(); n > 2*backlog {
+		t.Errorf("%d operations for %d answers", n, backlog)
 	}
 }
