@@ -114,6 +114,18 @@ func (r *replica) carryOut(w *World, effect runner.Effect) {
 			}
 			return runner.Claimed{Sagas: sagas, Err: err}
 		})
+	case runner.ReadCancels:
+		var sagas []saga.Saga
+		owner := r.owner()
+		r.ask(w, func() (err error) {
+			sagas, err = w.sagas.CancelsAsked(context.Background(), owner, e.Limit)
+			return err
+		}, func(err error) runner.Event {
+			if err != nil {
+				sagas = nil
+			}
+			return runner.CancelsRead{Sagas: sagas, Err: err}
+		})
 	case runner.Renew:
 		owner := r.owner()
 		r.ask(w, func() error {

@@ -542,7 +542,8 @@ func TestSoundWorldInARealStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		version, epoch := inserted[0].Saga.Version, inserted[0].Saga.Epoch
-		if saved, err := table.Save(ctx, []store.Write{{Saga: s, FromVersion: version, FromEpoch: epoch}}); err != nil || !saved[0].OK {
+		if saved, err := table.Save(ctx, []store.Write{{Saga: s, FromVersion: version, FromEpoch: epoch,
+			FromCreatedAt: inserted[0].Saga.CreatedAt}}); err != nil || !saved[0].OK {
 			t.Fatal(saved, err)
 		}
 	}

@@ -2,7 +2,7 @@ package runner
 
 import (
 	"context"
-	"math/rand/v2"
+	"sync"
 	"time"
 
 	"giro/orchestrator/saga"
@@ -11,22 +11,34 @@ import (
 
 // carryOut does one effect on a goroutine of its own and feeds the result back.
 func (r *Runner) carryOut(effect Effect) {
-	if r.ctx.Err() != nil {
-		return // shutting down: another replica takes it up
-	}
 	switch e := effect.(type) {
 	case Call:
-		r.working.Go(func() { r.call(e) })
+		r.spawn(func() { r.call(e) })
 	case Save:
-		r.working.Go(func() { r.save(e) })
+		r.spawn(func() { r.save(e) })
 	case Claim:
-		r.working.Go(func() { r.claim(e) })
+		r.spawn(func() { r.claim(e) })
+	case ReadCancels:
+		r.spawn(func() { r.readCancels(e) })
 	case Renew:
-		r.working.Go(func() { r.renew(e) })
+		r.spawn(func() { r.renew(e) })
+	case Troubled:
+		r.config.Logger.Warn("a transfer needs attention; it is tried on",
+			"tenant", e.Saga.Tenant, "transfer_key", e.Saga.Key, "state", e.Saga.State, "reason", e.Saga.AttentionReason)
 	case Settled:
 		r.log(e.Saga)
 	case Lost:
 		r.config.Logger.Info("another replica carries the transfer out", "tenant", e.ID.Tenant, "transfer_key", e.ID.Key)
+	}
+}
+
+// spawn starts a goroutine that Close waits for, unless the runner is shutting
+// down: then another replica takes the saga up.
+func (r *Runner) spawn(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() == nil {
+		r.working.Go(do)
 	}
 }
 
@@ -52,8 +64,8 @@ func (r *Runner) save(e Save) {
 		err = saved.err
 	}
 	if err != nil {
-		r.config.Logger.Warn("a transfer's state could not be saved; it is tried again",
-			"tenant", e.Write.Saga.Tenant, "transfer_key", e.Write.Saga.Key, "state", e.Write.Saga.State, "error", err)
+		r.warn("a transfer's state could not be saved; it is tried again", err,
+			"tenant", e.Write.Saga.Tenant, "transfer_key", e.Write.Saga.Key, "state", e.Write.Saga.State)
 	}
 	r.step(Saved{ID: e.Write.Saga.ID, Attempt: e.Attempt, Result: saved.result, Err: err})
 }
@@ -66,12 +78,25 @@ func (r *Runner) claim(e Claim) {
 		return
 	}
 	if err != nil {
-		r.config.Logger.Warn("the sweep could not read the store; it is tried again", "error", err)
+		r.warn("the sweep could not read the store; it is tried again", err)
 	}
 	if len(sagas) > 0 {
 		r.config.Logger.Info("taking up transfers that nobody carries out", "count", len(sagas))
 	}
 	r.step(Claimed{Sagas: sagas, Err: err})
+}
+
+func (r *Runner) readCancels(e ReadCancels) {
+	ctx, cancel := context.WithTimeout(r.ctx, r.config.StoreTimeout)
+	defer cancel()
+	sagas, err := r.config.Store.CancelsAsked(ctx, r.config.Owner, e.Limit)
+	if r.ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.warn("the sweep could not read the store; it is tried again", err)
+	}
+	r.step(CancelsRead{Sagas: sagas, Err: err})
 }
 
 func (r *Runner) renew(e Renew) {
@@ -84,7 +109,7 @@ func (r *Runner) renew(e Renew) {
 	if err == nil {
 		r.clock.set(now)
 	} else {
-		r.config.Logger.Warn("the lease could not be renewed; it is tried again", "error", err)
+		r.warn("the lease could not be renewed; it is tried again", err)
 	}
 	r.step(Renewed{Err: err})
 }
@@ -133,58 +158,77 @@ func (r *Runner) saveTogether(writes []store.Write) ([]outcome[store.Saved], err
 	}), nil
 }
 
-// insertTogether stores what waits in one transaction and starts what is new.
-// Where the answer is lost it asks again, and finds what the first try stored.
-func (r *Runner) insertTogether(news []store.New) ([]outcome[store.Inserted], error) {
-	giveUp := time.Now().Add(time.Duration(r.config.InsertSecondsMax) * time.Second)
-	outcomes := make([]outcome[store.Inserted], len(news))
-	left := make([]int, len(news)) // the places of those not stored yet
-	for i := range left {
-		left[i] = i
-	}
-	pause := 10 * time.Millisecond
-	for {
-		left = r.insertSome(news, left, outcomes)
-		if len(left) == 0 || time.Now().After(giveUp) {
-			return outcomes, nil
-		}
-		select {
-		case <-r.ctx.Done():
-			return outcomes, nil
-		case <-time.After(rand.N(pause) + time.Millisecond):
-		}
-		pause = min(2*pause, time.Second)
-	}
+// insertion is one insert that waits.
+type insertion struct {
+	store.New
+	// again: an earlier try failed, and may have stored it all the same.
+	again bool
 }
 
-// insertSome tries those that are left, once, and gives those that still are.
-func (r *Runner) insertSome(news []store.New, left []int, outcomes []outcome[store.Inserted]) []int {
-	items := make([]store.New, len(left))
-	for i, place := range left {
-		items[i] = news[place]
+// insertTogether stores what waits in one transaction and starts what is new.
+func (r *Runner) insertTogether(insertions []insertion) ([]outcome[store.Inserted], error) {
+	news := make([]store.New, len(insertions))
+	for i, one := range insertions {
+		news[i] = one.New
 	}
-	tried := together(items, func(items []store.New) ([]store.Inserted, error) {
+	outcomes := together(news, func(news []store.New) ([]store.Inserted, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), r.config.StoreTimeout)
 		defer cancel()
-		return r.config.Store.Insert(ctx, r.config.Owner, items)
+		return r.config.Store.Insert(ctx, r.config.Owner, news)
 	})
-	var still []int
-	for i, place := range left {
-		outcomes[place] = tried[i]
-		if err := tried[i].err; err != nil {
-			still = append(still, place)
-			continue
-		}
+	for i, o := range outcomes {
+		switch {
+		case o.err != nil:
+			r.warn("a transfer could not be stored; it is tried again", o.err,
+				"tenant", news[i].Tenant, "transfer_key", news[i].ID.Key)
 		// What an insert with a lost answer stored is found, not created, and
-		// nobody else will start it.
-		if in := tried[i].result; in.Created || in.Saga.Owner == r.config.Owner {
-			r.step(Start{Saga: in.Saga})
+		// nobody else will start it. A row that is found otherwise may be older
+		// than what this replica has made of it since.
+		case o.result.Created, insertions[i].again && o.result.Saga.Owner == r.config.Owner:
+			r.step(Start{Saga: o.result.Saga})
 		}
 	}
-	if len(still) > 0 {
-		r.config.Logger.Warn("transfers could not be stored; it is tried again", "count", len(still), "error", outcomes[still[0]].err)
+	return outcomes, nil
+}
+
+// warn logs a failure that will be tried again: once, and again while it lasts,
+// but not at every try.
+func (r *Runner) warn(message string, err error, with ...any) {
+	suppressed, heard := r.muted.pass(message)
+	if !heard {
+		return
 	}
-	return still
+	with = append(with, "error", err)
+	if suppressed > 0 {
+		with = append(with, "times_before", suppressed)
+	}
+	r.config.Logger.Warn(message, with...)
+}
+
+// mutedFor is how long a message is not repeated.
+const mutedFor = 5 * time.Second
+
+// muted keeps messages from being repeated too often.
+type muted struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+	count map[string]int
+}
+
+func (m *muted) pass(message string) (suppressed int, heard bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if now.Before(m.until[message]) {
+		m.count[message]++
+		return 0, false
+	}
+	if m.until == nil {
+		m.until, m.count = map[string]time.Time{}, map[string]int{}
+	}
+	suppressed = m.count[message]
+	m.until[message], m.count[message] = now.Add(mutedFor), 0
+	return suppressed, true
 }
 
 func (r *Runner) log(s saga.Saga) {

@@ -11,10 +11,13 @@ import (
 // start takes up a saga that this replica owns, unless it carries it out
 // already.
 func (m *Machine) start(now time.Time, s saga.Saga) {
-	switch {
-	case m.flights[s.ID] != nil:
-		return
-	case s.State.Final(), s.Parked:
+	if f := m.flights[s.ID]; f != nil {
+		if f.isOf(s) {
+			return
+		}
+		m.end(s.ID) // the table was emptied, and the transfer created again
+	}
+	if s.State.Final() || s.Parked {
 		m.emit(Settled{Saga: s})
 		return
 	}
@@ -24,6 +27,31 @@ func (m *Machine) start(now time.Time, s saga.Saga) {
 		m.wakeAt(f, s.ExpiresAt)
 	}
 	m.proceed(now, f)
+}
+
+// isOf says whether the row is the one that the flight carries out, in the same
+// ownership: a row that was created anew begins with the same numbers.
+func (f *flight) isOf(row saga.Saga) bool {
+	return row.Epoch == f.saga.Epoch && row.CreatedAt.Equal(f.saga.CreatedAt)
+}
+
+// end forgets a flight.
+func (m *Machine) end(id saga.ID) {
+	if f := m.flights[id]; f != nil {
+		m.set(f, false, false)
+		delete(m.flights, id)
+	}
+}
+
+// set says whether a call or a save is under way.
+func (m *Machine) set(f *flight, calling, saving bool) {
+	if f.calling || f.saving {
+		m.busy--
+	}
+	f.calling, f.saving = calling, saving
+	if calling || saving {
+		m.busy++
+	}
 }
 
 // proceed does what the saga's state calls for, when nothing is under way.
@@ -42,14 +70,14 @@ func (m *Machine) proceed(now time.Time, f *flight) {
 func (m *Machine) stop(now time.Time, f *flight) bool {
 	s := f.saga
 	next, then := s, saga.Then{Drop: true}
-	switch {
-	case now.Sub(s.CreatedAt) >= m.settings.AgeMax:
-		next, then = saga.DecideTooOld(s, fmt.Sprintf("not final after %s, the largest age", m.settings.AgeMax), now)
-	case s.CancelAsked:
+	if s.CancelAsked {
 		next, then = saga.DecideStop(s, saga.ReasonCancelAsked, now)
 	}
 	if then.Drop && !s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt) {
 		next, then = saga.DecideStop(s, saga.ReasonExpired, now)
+	}
+	if then.Drop && now.Sub(s.CreatedAt) >= m.settings.AgeMax {
+		next, then = saga.DecideTooOld(s, fmt.Sprintf("not final after %s, the largest age", m.settings.AgeMax), now)
 	}
 	if then.Drop {
 		return false
@@ -70,7 +98,7 @@ func (m *Machine) call(now time.Time, f *flight) {
 	}
 	record.LastSentAt = now
 	f.saga = f.saga.WithStep(record)
-	f.calling = true
+	m.set(f, true, false)
 	f.attempt = m.nextAttempt()
 	m.emit(Call{ID: f.saga.ID, Attempt: f.attempt, Request: f.saga.Request(step)})
 }
@@ -85,7 +113,7 @@ func (m *Machine) answered(now time.Time, e Answered) {
 	if f == nil || !f.calling || f.attempt != e.Attempt {
 		return // no longer awaited
 	}
-	f.calling = false
+	m.set(f, false, false)
 	old := f.saga
 	next, then := saga.Decide(old, old.Awaits(), e.Answer, now)
 	switch {
@@ -125,7 +153,7 @@ func (m *Machine) backOff(now time.Time, f *flight, s saga.Saga) saga.Saga {
 // at least a millisecond, at most longest.
 func (m *Machine) pause(failures int, shortest, longest time.Duration) time.Duration {
 	ceiling := longest
-	if shift := failures - 1; shift < 30 && shortest<<shift < longest {
+	if shift := failures - 1; shift < 62 && shortest <= longest>>shift {
 		ceiling = shortest << shift
 	}
 	return time.Millisecond + time.Duration(m.random(int64(ceiling)))
@@ -134,10 +162,11 @@ func (m *Machine) pause(failures int, shortest, longest time.Duration) time.Dura
 // save writes what is known of the saga. Whatever was being asked is no longer
 // waited for.
 func (m *Machine) save(f *flight) {
-	f.calling, f.saving = false, true
+	m.set(f, false, true)
 	f.attempt = m.nextAttempt()
 	f.saveAt = time.Time{}
-	m.emit(Save{Attempt: f.attempt, Write: store.Write{Saga: f.saga, FromVersion: f.saga.Version, FromEpoch: f.saga.Epoch}})
+	m.emit(Save{Attempt: f.attempt, Write: store.Write{
+		Saga: f.saga, FromVersion: f.saga.Version, FromEpoch: f.saga.Epoch, FromCreatedAt: f.saga.CreatedAt}})
 }
 
 func (m *Machine) saved(now time.Time, e Saved) {
@@ -145,7 +174,7 @@ func (m *Machine) saved(now time.Time, e Saved) {
 	if f == nil || !f.saving || f.attempt != e.Attempt {
 		return // no longer awaited
 	}
-	f.saving = false
+	m.set(f, false, false)
 	row := e.Result.Saga
 	switch {
 	case e.Err != nil:
@@ -156,12 +185,16 @@ func (m *Machine) saved(now time.Time, e Saved) {
 	case e.Result.OK:
 		f.saveFailures = 0
 		f.saga.Version, f.saga.UpdatedAt = row.Version, row.UpdatedAt
+		if f.saga.Attention && !f.troubled {
+			m.emit(Troubled{Saga: f.saga})
+		}
+		f.troubled = f.saga.Attention
 		m.goOn(now, f)
 	case row.State.Final() || row.Parked:
 		f.saga = row
 		m.goOn(now, f)
-	case row.Epoch != f.saga.Epoch:
-		delete(m.flights, e.ID)
+	case !f.isOf(row):
+		m.end(e.ID)
 		m.emit(Lost{ID: e.ID})
 	default:
 		// The same owner: a cancel was asked, or it was our own write.
@@ -174,7 +207,7 @@ func (m *Machine) saved(now time.Time, e Saved) {
 // goOn ends a flight whose row is final or parked, and goes on with any other.
 func (m *Machine) goOn(now time.Time, f *flight) {
 	if f.saga.State.Final() || f.saga.Parked {
-		delete(m.flights, f.saga.ID)
+		m.end(f.saga.ID)
 		m.emit(Settled{Saga: f.saga})
 		return
 	}
@@ -189,7 +222,7 @@ func (f *flight) rebase(row saga.Saga) {
 
 func (m *Machine) cancelSeen(now time.Time, row saga.Saga) {
 	f := m.flights[row.ID]
-	if f == nil || row.Epoch != f.saga.Epoch || f.saga.CancelAsked {
+	if f == nil || !f.isOf(row) || f.saga.CancelAsked {
 		return
 	}
 	f.saga.CancelAsked = true

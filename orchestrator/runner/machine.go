@@ -5,7 +5,10 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"giro/orchestrator/saga"
@@ -34,8 +37,10 @@ type Settings struct {
 	StrayAfter time.Duration
 	// ClaimSizeMax is the most sagas of one claim; default 256.
 	ClaimSizeMax int
-	// FlightsMax is the most sagas carried out at once before claims pause;
-	// default 20,000.
+	// FlightsMax is the most sagas that are asked or saved at once before claims
+	// slow down to a trickle; default 20,000. Those that wait for their next attempt
+	// do not count: a participant that is away must not keep the others' transfers
+	// from being taken up.
 	FlightsMax int
 }
 
@@ -86,6 +91,11 @@ type (
 	}
 	// CancelSeen tells that a row was asked to stop; Saga is the row.
 	CancelSeen struct{ Saga saga.Saga }
+	// CancelsRead ends a ReadCancels.
+	CancelsRead struct {
+		Sagas []saga.Saga
+		Err   error
+	}
 	// Claimed ends a Claim.
 	Claimed struct {
 		Sagas []saga.Saga
@@ -97,14 +107,15 @@ type (
 	Tick struct{}
 )
 
-func (Begin) isEvent()      {}
-func (Start) isEvent()      {}
-func (Answered) isEvent()   {}
-func (Saved) isEvent()      {}
-func (CancelSeen) isEvent() {}
-func (Claimed) isEvent()    {}
-func (Renewed) isEvent()    {}
-func (Tick) isEvent()       {}
+func (Begin) isEvent()       {}
+func (Start) isEvent()       {}
+func (Answered) isEvent()    {}
+func (Saved) isEvent()       {}
+func (CancelSeen) isEvent()  {}
+func (CancelsRead) isEvent() {}
+func (Claimed) isEvent()     {}
+func (Renewed) isEvent()     {}
+func (Tick) isEvent()        {}
 
 // Effect is what a machine wants done. Effects of one step may be carried out in
 // any order.
@@ -128,20 +139,27 @@ type (
 		Limit      int
 		StrayAfter time.Duration
 	}
+	// ReadCancels looks for sagas of this replica's own that another one was asked
+	// to stop; answered by CancelsRead.
+	ReadCancels struct{ Limit int }
 	// Renew extends the lease; answered by Renewed.
 	Renew struct{ Lease time.Duration }
+	// Troubled tells that a saga is committed as needing attention.
+	Troubled struct{ Saga saga.Saga }
 	// Settled tells that a saga is committed as final, or parked.
 	Settled struct{ Saga saga.Saga }
 	// Lost tells that another replica carries the saga out.
 	Lost struct{ ID saga.ID }
 )
 
-func (Call) isEffect()    {}
-func (Save) isEffect()    {}
-func (Claim) isEffect()   {}
-func (Renew) isEffect()   {}
-func (Settled) isEffect() {}
-func (Lost) isEffect()    {}
+func (Call) isEffect()        {}
+func (Save) isEffect()        {}
+func (Claim) isEffect()       {}
+func (ReadCancels) isEffect() {}
+func (Troubled) isEffect()    {}
+func (Renew) isEffect()       {}
+func (Settled) isEffect()     {}
+func (Lost) isEffect()        {}
 
 // Machine carries out the sagas of one replica. It is not safe for concurrent
 // use.
@@ -155,15 +173,19 @@ type Machine struct {
 	flights  map[saga.ID]*flight
 	timers   timers
 	sweeps   sweeps
+	// busy counts the flights that are calling or saving.
+	busy int
+	// at is the instant of the last step.
+	at time.Time
 	// drained: no more claims; see Drain.
 	drained bool
 	out     []Effect
 }
 
-// sweeps keeps the two periodic jobs: at most one of each is under way.
+// sweeps keeps the periodic jobs: at most one of each is under way.
 type sweeps struct {
-	renewAt, claimAt   time.Time
-	renewing, claiming bool
+	renewAt, claimAt            time.Time
+	renewing, claiming, reading bool
 	// leased: the lease was taken at least once.
 	leased bool
 }
@@ -181,6 +203,8 @@ type flight struct {
 	attempt int64
 	// failures counts unknown answers in a row; saveFailures failed saves.
 	failures, saveFailures int
+	// troubled: it was told that the saga needs attention.
+	troubled bool
 	// saveAt is when a failed save is tried again.
 	saveAt time.Time
 }
@@ -195,6 +219,10 @@ func (m *Machine) Settings() Settings { return m.settings }
 
 // Flights is how many sagas are being carried out.
 func (m *Machine) Flights() int { return len(m.flights) }
+
+// Busy is how many of them wait for an answer of a participant or the store; the
+// others wait for their next attempt.
+func (m *Machine) Busy() int { return m.busy }
 
 // Carries says whether the machine carries a saga out.
 func (m *Machine) Carries(id saga.ID) bool { return m.flights[id] != nil }
@@ -213,7 +241,7 @@ func (m *Machine) Next() time.Time {
 	if !m.sweeps.renewing {
 		sooner(m.sweeps.renewAt)
 	}
-	if m.sweeps.leased && !m.sweeps.claiming && !m.drained {
+	if m.sweeps.leased && !m.drained {
 		sooner(m.sweeps.claimAt)
 	}
 	if at, set := m.timers.next(); set {
@@ -225,6 +253,10 @@ func (m *Machine) Next() time.Time {
 // Step takes one event at an instant of the database's clock, and gives what is
 // to be done about it.
 func (m *Machine) Step(now time.Time, event Event) []Effect {
+	if now.Before(m.at) {
+		m.setBack(now, m.at.Sub(now))
+	}
+	m.at = now
 	switch e := event.(type) {
 	case Begin:
 		m.renew()
@@ -236,6 +268,11 @@ func (m *Machine) Step(now time.Time, event Event) []Effect {
 		m.saved(now, e)
 	case CancelSeen:
 		m.cancelSeen(now, e.Saga)
+	case CancelsRead:
+		m.sweeps.reading = false
+		for _, s := range e.Sagas {
+			m.cancelSeen(now, s)
+		}
 	case Claimed:
 		m.claimed(now, e)
 	case Renewed:
@@ -262,18 +299,29 @@ func (m *Machine) renewed(now time.Time, e Renewed) {
 	m.sweeps.renewAt = now.Add(m.settings.Lease / 4)
 	if e.Err == nil && !m.sweeps.leased {
 		m.sweeps.leased = true
-		m.claim(now)
+		m.sweep(now)
 	}
 }
 
-func (m *Machine) claim(now time.Time) {
+// sweep looks for sagas that nobody carries out, and for cancels that other
+// replicas took for this one's.
+func (m *Machine) sweep(now time.Time) {
 	m.sweeps.claimAt = now.Add(m.settings.SweepEvery)
-	limit := min(m.settings.ClaimSizeMax, m.settings.FlightsMax-len(m.flights))
-	if m.sweeps.claiming || m.drained || limit <= 0 {
+	m.claim()
+	if !m.sweeps.reading && len(m.flights) > 0 {
+		m.sweeps.reading = true
+		m.emit(ReadCancels{Limit: m.settings.ClaimSizeMax})
+	}
+}
+
+func (m *Machine) claim() {
+	if m.sweeps.claiming || m.drained {
 		return
 	}
 	m.sweeps.claiming = true
-	m.emit(Claim{Limit: limit, StrayAfter: m.settings.StrayAfter})
+	trickle := max(1, m.settings.FlightsMax/1000)
+	room := max(trickle, m.settings.FlightsMax-m.busy)
+	m.emit(Claim{Limit: min(m.settings.ClaimSizeMax, room), StrayAfter: m.settings.StrayAfter})
 }
 
 func (m *Machine) claimed(now time.Time, e Claimed) {
@@ -281,11 +329,11 @@ func (m *Machine) claimed(now time.Time, e Claimed) {
 	for _, s := range e.Sagas {
 		// A flight of an earlier ownership knows less than the row, which others
 		// may have moved on: the row counts, and what was asked is asked again.
-		delete(m.flights, s.ID)
+		m.end(s.ID)
 		m.start(now, s)
 	}
 	if len(e.Sagas) == m.settings.ClaimSizeMax {
-		m.claim(now) // there are more
+		m.claim() // there are more
 	}
 }
 
@@ -294,7 +342,7 @@ func (m *Machine) tick(now time.Time) {
 		m.renew()
 	}
 	if m.sweeps.leased && !now.Before(m.sweeps.claimAt) {
-		m.claim(now)
+		m.sweep(now)
 	}
 	for {
 		id, due := m.timers.take(now)
@@ -303,6 +351,27 @@ func (m *Machine) tick(now time.Time) {
 		}
 		if f := m.flights[id]; f != nil {
 			m.wake(now, f)
+		}
+	}
+}
+
+// setBack keeps every pause as long as it was when the database's clock has been
+// set back, so that nothing waits for the old time to come again. An expiry stays
+// where it is: it is the clock's own.
+func (m *Machine) setBack(now time.Time, by time.Duration) {
+	m.sweeps.renewAt, m.sweeps.claimAt = m.sweeps.renewAt.Add(-by), m.sweeps.claimAt.Add(-by)
+	ids := slices.SortedFunc(maps.Keys(m.flights), func(a, b saga.ID) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
+	})
+	for _, id := range ids {
+		f := m.flights[id]
+		if f.saga.DueAt.After(now) {
+			f.saga.DueAt = f.saga.DueAt.Add(-by)
+			m.wakeAt(f, f.saga.DueAt)
+		}
+		if f.saveAt.After(now) {
+			f.saveAt = f.saveAt.Add(-by)
+			m.wakeAt(f, f.saveAt)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type bench struct {
 	saves   []Save
 	settled []saga.Saga
 	lost    []saga.ID
+	// troubled are those that people were told of.
+	troubled []saga.Saga
 }
 
 func newBench(t *testing.T, settings Settings) *bench {
@@ -42,6 +44,8 @@ func (b *bench) step(e Event) {
 			b.settled = append(b.settled, e.Saga)
 		case Lost:
 			b.lost = append(b.lost, e.ID)
+		case Troubled:
+			b.troubled = append(b.troubled, e.Saga)
 		}
 	}
 }
@@ -293,7 +297,9 @@ func TestTheLargestAgeParks(t *testing.T) {
 	}
 }
 
-func TestClaimsPauseWhenThereIsNoRoom(t *testing.T) {
+// TestClaimsSlowDownWhenThereIsNoRoom: to a trickle, so that nothing waits for ever
+// behind a participant that hangs.
+func TestClaimsSlowDownWhenThereIsNoRoom(t *testing.T) {
 	m := NewMachine(Settings{FlightsMax: 2}, func(int64) int64 { return 0 })
 	m.Step(start, Begin{})
 	limits := func(effects []Effect) (limits []int) {
@@ -313,9 +319,25 @@ func TestClaimsPauseWhenThereIsNoRoom(t *testing.T) {
 		s.ID.Key = key
 		sagas = append(sagas, s)
 	}
-	m.Step(start, Claimed{Sagas: sagas})
-	if got := limits(m.Step(start.Add(time.Minute), Tick{})); len(got) != 0 {
+	var calls []Call
+	for _, e := range m.Step(start, Claimed{Sagas: sagas}) {
+		calls = append(calls, e.(Call))
+	}
+	if got := limits(m.Step(start.Add(time.Minute), Tick{})); len(got) != 1 || got[0] != 1 {
 		t.Fatalf("claims %v without room", got)
+	}
+	m.Step(start.Add(time.Minute), Claimed{})
+	// Those that wait for their next attempt take no room.
+	now := start.Add(time.Minute)
+	for _, c := range calls {
+		save := m.Step(now, Answered{ID: c.ID, Attempt: c.Attempt, Answer: unknown})[0].(Save)
+		row := save.Write.Saga
+		row.Version++
+		m.Step(now, Saved{ID: c.ID, Attempt: save.Attempt, Result: store.Saved{OK: true, Saga: row}})
+	}
+	m.settings.BackoffMin = time.Hour
+	if got := limits(m.Step(now.Add(m.settings.SweepEvery), Tick{})); len(got) != 1 || got[0] == 0 {
+		t.Fatalf("claims %v though both wait", got)
 	}
 }
 
@@ -341,5 +363,130 @@ func TestTimersOfEndedTransfersAreDropped(t *testing.T) {
 	b.pass(time.Hour) // the one that waits still expires
 	if s := b.save(saga.Cancelling); s.Write.Saga.ID != held.ID {
 		t.Errorf("%v was stopped", s.Write.Saga.ID)
+	}
+}
+
+// TestPausesAreNeverNegative, whatever the settings and however long it lasts.
+func TestPausesAreNeverNegative(t *testing.T) {
+	for _, shortest := range []time.Duration{1, 200 * time.Millisecond, 20 * time.Second, 24 * time.Hour, 1 << 61} {
+		m := NewMachine(Settings{}, func(n int64) int64 {
+			if n <= 0 {
+				t.Fatalf("a number in [0, %d) was asked for", n)
+			}
+			return n - 1
+		})
+		longest := max(shortest, 30*time.Second)
+		last := time.Duration(0)
+		for failures := 1; failures < 100; failures++ {
+			pause := m.pause(failures, shortest, longest)
+			if pause < last || pause > longest+time.Millisecond {
+				t.Fatalf("from %s to %s, failure %d: %s after %s", shortest, longest, failures, pause, last)
+			}
+			last = pause
+		}
+	}
+}
+
+// TestACancelTakenElsewhereIsReadByTheSweep: before the step that waits for its
+// next attempt is asked again.
+func TestACancelTakenElsewhereIsReadByTheSweep(t *testing.T) {
+	b := newBench(t, Settings{})
+	b.step(Begin{})
+	b.step(Renewed{})
+	b.step(Start{Saga: row()})
+	b.answer(b.call(saga.StepDebit), unknown)
+	saved := b.commit(b.save(saga.Debiting))
+	asked := saved
+	asked.Version, asked.CancelAsked = saved.Version+1, true
+	reads := 0
+	for _, e := range b.machine.Step(b.now.Add(b.machine.Settings().SweepEvery), Tick{}) {
+		if _, read := e.(ReadCancels); read {
+			reads++
+		}
+	}
+	if reads != 1 {
+		t.Fatalf("%d reads with a sweep", reads)
+	}
+	b.step(CancelsRead{Sagas: []saga.Saga{asked}})
+	if s := b.save(saga.Cancelling); s.Write.FromVersion != asked.Version {
+		t.Fatalf("writes from version %d", s.Write.FromVersion)
+	}
+}
+
+// TestAClockThatIsSetBackStopsNothing: pauses stay as long as they were, and the
+// lease is renewed.
+func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
+	b := newBench(t, Settings{})
+	b.step(Begin{})
+	b.step(Renewed{})
+	b.step(Start{Saga: row()})
+	b.answer(b.call(saga.StepDebit), unknown)
+	b.commit(b.save(saga.Debiting))
+	b.now = b.now.Add(-24 * time.Hour)
+	b.step(Tick{})
+	b.quiet()
+	b.now = b.now.Add(b.machine.Settings().BackoffMin + time.Millisecond)
+	b.step(Tick{})
+	b.call(saga.StepDebit)
+	renews := 0
+	for _, e := range b.machine.Step(b.now.Add(b.machine.Settings().Lease/4), Tick{}) {
+		if _, renew := e.(Renew); renew {
+			renews++
+		}
+	}
+	if renews != 1 {
+		t.Fatalf("the lease was renewed %d times", renews)
+	}
+}
+
+// TestExpiryComesBeforeTheLargestAge: a client's wish to stop is kept even where
+// both are due.
+func TestExpiryComesBeforeTheLargestAge(t *testing.T) {
+	s := row()
+	s.ExpiresAt = start.Add(time.Hour)
+	b := newBench(t, Settings{AgeMax: time.Hour})
+	b.now = start.Add(time.Hour)
+	b.step(Start{Saga: s})
+	if saved := b.save(saga.Cancelling).Write.Saga; saved.Parked || saved.Reason != saga.ReasonExpired {
+		t.Fatalf("%+v", saved)
+	}
+}
+
+// TestARowThatWasCreatedAnew, after the table was emptied under a replica, is
+// carried out, and what is known of the former one is not written over it.
+func TestARowThatWasCreatedAnew(t *testing.T) {
+	b := newBench(t, Settings{})
+	b.step(Start{Saga: row()})
+	former := b.call(saga.StepDebit)
+	anew := row()
+	anew.CreatedAt, anew.Amount = start.Add(time.Second), 41
+	b.step(Start{Saga: anew})
+	b.answer(former, applied)
+	if c := b.call(saga.StepDebit); c.Request.Amount != 41 {
+		t.Fatalf("it asks for %d", c.Request.Amount)
+	}
+
+	other := newBench(t, Settings{})
+	other.step(Start{Saga: row()})
+	other.answer(other.call(saga.StepDebit), saga.Answer{Outcome: saga.OutcomeRefused, Reason: "ACCOUNT_CLOSED"})
+	saved := other.save(saga.Refused)
+	other.step(Saved{ID: anew.ID, Attempt: saved.Attempt, Result: store.Saved{Saga: anew}})
+	other.quiet()
+	if len(other.lost) != 1 || len(other.settled) != 0 {
+		t.Fatalf("lost %v, settled %v", other.lost, other.settled)
+	}
+}
+
+func TestPeopleAreToldOnceThatASagaNeedsAttention(t *testing.T) {
+	b := newBench(t, Settings{AttentionAfter: time.Second})
+	b.step(Start{Saga: row()})
+	b.now = b.now.Add(time.Second)
+	for range 3 {
+		b.answer(b.call(saga.StepDebit), unknown)
+		b.commit(b.save(saga.Debiting))
+		b.pass(time.Minute)
+	}
+	if len(b.troubled) != 1 || b.troubled[0].AttentionReason == "" {
+		t.Fatalf("told of %+v", b.troubled)
 	}
 }

@@ -50,17 +50,18 @@ type Config struct {
 type Runner struct {
 	config  Config
 	clock   clock
-	inserts *batch.Queue[store.New, outcome[store.Inserted]]
+	inserts *batch.Queue[insertion, outcome[store.Inserted]]
 	saves   *batch.Queue[store.Write, outcome[store.Saved]]
 
 	// mu guards machine and everything below.
 	mu       sync.Mutex
 	machine  *Machine
 	watchers map[saga.ID][]chan saga.Saga
-	empty    chan struct{} // closed when a draining machine carries nothing more
+	empty    chan struct{} // closed when a draining machine waits for no answer
 	draining bool
 
 	wake    chan struct{} // the machine's Next may have changed
+	muted   muted
 	ctx     context.Context
 	stop    context.CancelFunc
 	working sync.WaitGroup
@@ -110,14 +111,35 @@ func (r *Runner) Start(ctx context.Context) error {
 }
 
 // Insert stores a transfer, or finds the one that is there; a new one is carried
-// out from then on, whatever becomes of ctx. An error means that it is not known
-// whether it was stored, except ErrOverloaded and ErrClosed.
+// out from then on, whatever becomes of ctx. Where the store fails it is tried
+// again for a while. An error means that it is not known whether it was stored,
+// except ErrOverloaded and ErrClosed.
 func (r *Runner) Insert(ctx context.Context, n store.New) (store.Inserted, error) {
-	inserted, err := r.inserts.Do(ctx, n)
-	if err != nil {
-		return store.Inserted{}, err
+	giveUp := time.Now().Add(time.Duration(r.config.InsertSecondsMax) * time.Second)
+	pause := 10 * time.Millisecond
+	var failed error
+	for {
+		tried, err := r.inserts.Do(ctx, insertion{New: n, again: failed != nil})
+		switch {
+		case err == nil && tried.err == nil:
+			return tried.result, nil
+		case err != nil && failed != nil:
+			return store.Inserted{}, failed // the first try may have stored it
+		case err != nil:
+			return store.Inserted{}, err
+		case time.Now().After(giveUp):
+			return store.Inserted{}, tried.err
+		}
+		failed = tried.err
+		select {
+		case <-ctx.Done():
+			return store.Inserted{}, failed
+		case <-r.ctx.Done():
+			return store.Inserted{}, failed
+		case <-time.After(rand.N(pause) + time.Millisecond):
+		}
+		pause = min(2*pause, time.Second)
 	}
-	return inserted.result, inserted.err
 }
 
 // AskCancel asks a running saga to stop, whichever replica carries it out.
@@ -160,8 +182,9 @@ func (r *Runner) Carries(id saga.ID) bool {
 	return r.machine.Carries(id)
 }
 
-// Close stops taking on sagas, lets those under way go on until they are final or
-// ctx ends, and gives the rest back for another replica to carry out.
+// Close stops taking on sagas, lets those under way go on until they are final, or
+// wait for another attempt, or ctx ends, and gives the rest back for another
+// replica to carry out.
 func (r *Runner) Close(ctx context.Context) {
 	inserted := make(chan struct{})
 	go func() {
@@ -175,7 +198,7 @@ func (r *Runner) Close(ctx context.Context) {
 	r.mu.Lock()
 	r.draining = true
 	r.machine.Drain()
-	if r.machine.Flights() == 0 {
+	if r.machine.Busy() == 0 {
 		r.closeEmpty()
 	}
 	r.mu.Unlock()
@@ -183,7 +206,9 @@ func (r *Runner) Close(ctx context.Context) {
 	case <-r.empty:
 	case <-ctx.Done():
 	}
+	r.mu.Lock()
 	r.stop()
+	r.mu.Unlock()
 	r.working.Wait()
 	r.saves.Close()
 	release, cancel := context.WithTimeout(context.Background(), r.config.StoreTimeout)
@@ -210,7 +235,7 @@ func (r *Runner) step(event Event) {
 			r.tell(settled.Saga)
 		}
 	}
-	if r.draining && r.machine.Flights() == 0 {
+	if r.draining && r.machine.Busy() == 0 {
 		r.closeEmpty()
 	}
 	r.mu.Unlock()
@@ -254,31 +279,6 @@ func (r *Runner) keepTime() {
 		}
 		timer.Reset(max(next.Sub(now), time.Millisecond))
 	}
-}
-
-// clock is the database's clock as last read, carried on by this process's
-// monotonic one. It never goes back.
-type clock struct {
-	mu   sync.Mutex
-	base time.Time
-	at   time.Time
-	last time.Time
-}
-
-func (c *clock) set(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.base, c.at = now, time.Now()
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.base.Add(time.Since(c.at)).Truncate(time.Microsecond)
-	if now.After(c.last) {
-		c.last = now
-	}
-	return c.last
 }
 
 var errUnknownParticipant = errors.New("the participant is not registered with this orchestrator")

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,6 +126,83 @@ func TestAnInsertThatIsGivenUpButStoredIsCarriedOut(t *testing.T) {
 		t.Fatal("want an error: nothing is known")
 	}
 	until(t, s, transfer("k").ID, saga.Completed)
+}
+
+// held is a store that holds the answer of one insert back.
+type held struct {
+	store.Store
+	armed     atomic.Bool
+	got, free chan struct{}
+}
+
+func (h *held) Insert(ctx context.Context, owner string, sagas []store.New) ([]store.Inserted, error) {
+	inserted, err := h.Store.Insert(ctx, owner, sagas)
+	if h.armed.CompareAndSwap(true, false) {
+		close(h.got)
+		<-h.free
+	}
+	return inserted, err
+}
+
+// TestC55ARepeatedInsertStartsNothingAnew: the row that it found may be older than
+// what has become of the transfer since, even final.
+func TestC55ARepeatedInsertStartsNothingAnew(t *testing.T) {
+	s := &held{Store: mem.New(time.Now), got: make(chan struct{}), free: make(chan struct{})}
+	peer := &yes{let: make(chan struct{})}
+	r := launch(t, "one", s, peer, quick)
+	if _, err := r.Insert(t.Context(), transfer("k")); err != nil {
+		t.Fatal(err)
+	}
+	s.armed.Store(true)
+	var repeated sync.WaitGroup
+	repeated.Go(func() {
+		if in, err := r.Insert(t.Context(), transfer("k")); err != nil || in.Created || in.Saga.State != saga.Debiting {
+			t.Errorf("%+v, %v", in, err)
+		}
+	})
+	<-s.got
+	close(peer.let)
+	until(t, s, transfer("k").ID, saga.Completed)
+	calls := peer.calls.Load()
+	close(s.free)
+	repeated.Wait()
+	stop(r)
+	if now := peer.calls.Load(); now != calls {
+		t.Errorf("%d calls for a transfer that was final", now-calls)
+	}
+}
+
+// TestTheDatabasesClockAloneCounts: whether it is set back or was ahead for a while.
+func TestTheDatabasesClockAloneCounts(t *testing.T) {
+	var ahead, renewals atomic.Int64
+	s := &counting{Store: mem.New(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }), renewals: &renewals}
+	r := launch(t, "one", s, letting(), quick)
+	defer stop(r)
+	for i, jump := range []time.Duration{time.Hour, 0, -time.Hour} {
+		ahead.Store(int64(jump))
+		for seen := renewals.Load(); renewals.Load() < seen+2; {
+			<-time.After(time.Millisecond)
+		}
+		n := transfer(names.TransferKey(fmt.Sprint("k", i)))
+		n.Expiry = time.Minute
+		if _, err := r.Insert(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if row := until(t, s, n.ID, saga.Completed); len(row.Steps) != 2 {
+			t.Errorf("clock ahead by %s: it took %+v", jump, row.Steps)
+		}
+	}
+}
+
+// counting counts renewals.
+type counting struct {
+	store.Store
+	renewals *atomic.Int64
+}
+
+func (c *counting) Renew(ctx context.Context, owner string, lease time.Duration) (time.Time, error) {
+	defer c.renewals.Add(1)
+	return c.Store.Renew(ctx, owner, lease)
 }
 
 func TestAClaimWhoseAnswerIsLostIsMadeAgain(t *testing.T) {
@@ -268,3 +346,60 @@ func TestAPoisonedSagaKeepsNobodyElseWaiting(t *testing.T) {
 		t.Errorf("%+v, %v", row, err)
 	}
 }
+
+// TestARefusedInsertHoldsNobodyUp: it is tried again for its own caller alone.
+func TestARefusedInsertHoldsNobodyUp(t *testing.T) {
+	r := launch(t, "one", &picky{mem.New(time.Now), "poisoned"}, letting(), quick)
+	defer stop(r)
+	ended, end := context.WithCancel(t.Context())
+	var poisoned, others sync.WaitGroup
+	for range 8 {
+		poisoned.Go(func() {
+			if _, err := r.Insert(ended, transfer("poisoned")); err == nil {
+				t.Error("it was stored")
+			}
+		})
+	}
+	for i := range 200 {
+		others.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := r.Insert(ctx, transfer(names.TransferKey(fmt.Sprint("k", i)))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	others.Wait()
+	end()
+	poisoned.Wait()
+}
+
+// TestATransferThatWaitsForItsNextAttemptIsHandedOver at once when its replica
+// closes.
+func TestATransferThatWaitsForItsNextAttemptIsHandedOver(t *testing.T) {
+	s := mem.New(time.Now)
+	slow := quick
+	slow.BackoffMin, slow.BackoffMax = time.Hour, time.Hour
+	r := launch(t, "one", s, down{}, slow)
+	if _, err := r.Insert(t.Context(), transfer("k")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if row, err := s.Lookup(t.Context(), transfer("k").ID); err == nil && len(row.Steps) > 0 {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r.Close(ctx)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// down is a participant that does not answer.
+type down struct{}
+
+func (down) Call(context.Context, saga.Request) saga.Answer { return saga.Answer{Error: "down"} }

@@ -30,10 +30,9 @@ type Store interface {
 	// Lookup loads one saga, or ErrNotFound, from where writes are durable.
 	Lookup(ctx context.Context, id saga.ID) (saga.Saga, error)
 
-	// Save writes sagas in one transaction, each by compare-and-set on version
-	// and epoch: it raises Version and sets UpdatedAt. A final state gets its
-	// event row in the same transaction. An item that lost does not fail the
-	// others.
+	// Save writes sagas in one transaction, each by compare-and-set on version,
+	// epoch and creation time: it raises Version and sets UpdatedAt. A final state gets its event
+	// row in the same transaction. An item that lost does not fail the others.
 	Save(ctx context.Context, writes []Write) ([]Saved, error)
 
 	// AskCancel sets CancelAsked on a running saga, whoever owns it, raising its
@@ -48,8 +47,12 @@ type Store interface {
 	// lost). It sets Owner and raises Epoch and Version.
 	Claim(ctx context.Context, owner string, limit int, strayAfter time.Duration) ([]saga.Saga, error)
 
+	// CancelsAsked gives up to limit of the owner's unparked sagas that go forward
+	// although they were asked to stop: another replica took the cancel.
+	CancelsAsked(ctx context.Context, owner string, limit int) ([]saga.Saga, error)
+
 	// Renew extends the owner's lease, taking it if it was never taken, and gives
-	// the database's clock.
+	// the database's clock. It forgets leases that ended a day ago.
 	Renew(ctx context.Context, owner string, lease time.Duration) (time.Time, error)
 
 	// Release ends the owner's lease at once.
@@ -79,13 +82,17 @@ type Inserted struct {
 	Created bool
 }
 
-// Write replaces a saga whose row is still at FromVersion and FromEpoch. Of
+// Write replaces a saga whose row is still at FromVersion and FromEpoch, and is
+// the one that was created at FromCreatedAt. Of
 // Saga, the columns that never change (contents, memo, metadata, CreatedAt,
 // ExpiresAt) are not written, nor are CancelAsked, Owner and Epoch.
 type Write struct {
 	Saga        saga.Saga
 	FromVersion int64
 	FromEpoch   int64
+	// FromCreatedAt tells a row from one that was created anew, under the same key
+	// and with the same first numbers, after the table was emptied.
+	FromCreatedAt time.Time
 }
 
 // Saved is what became of a write.

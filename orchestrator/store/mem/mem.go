@@ -134,7 +134,8 @@ func (s *Store) Save(ctx context.Context, writes []store.Write) ([]store.Saved, 
 		case !known:
 			results[i] = store.Saved{Saga: saga.Saga{ID: w.Saga.ID}}
 			continue
-		case stored.Version != w.FromVersion, stored.Epoch != w.FromEpoch, stored.State.Final():
+		case stored.Version != w.FromVersion, stored.Epoch != w.FromEpoch, stored.State.Final(),
+			!stored.CreatedAt.Equal(row.Instant(w.FromCreatedAt)):
 			results[i] = store.Saved{Saga: row.Normal(stored)}
 			continue
 		}
@@ -211,6 +212,24 @@ func (s *Store) claimable(stored saga.Saga, claimer string, now time.Time, stray
 	return !stored.DueAt.After(now) && !s.leases[stored.Owner].After(now)
 }
 
+// CancelsAsked implements store.Store.
+func (s *Store) CancelsAsked(ctx context.Context, owner string, limit int) ([]saga.Saga, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []saga.Saga
+	for _, stored := range s.sagas {
+		forward := stored.State == saga.Debiting || stored.State == saga.Crediting
+		if stored.Owner == owner && stored.CancelAsked && forward && !stored.Parked {
+			list = append(list, row.Normal(stored))
+		}
+	}
+	slices.SortFunc(list, func(a, b saga.Saga) int { return row.Compare(a.ID, b.ID) })
+	return list[:max(0, min(limit, len(list)))], nil
+}
+
 // Renew implements store.Store.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
@@ -220,6 +239,11 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (t
 	defer s.mu.Unlock()
 	now := row.Instant(s.now())
 	s.leases[owner] = now.Add(lease)
+	for other, until := range s.leases {
+		if until.Before(now.Add(-row.LeaseKept)) {
+			delete(s.leases, other)
+		}
+	}
 	return now, nil
 }
 

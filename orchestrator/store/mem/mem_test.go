@@ -34,7 +34,7 @@ func TestWipeLosesEverything(t *testing.T) {
 	insert()
 	final := saga.New(id, contents, false)
 	final.State = saga.Completed
-	if _, err := s.Save(ctx, []store.Write{{Saga: final, FromVersion: 1, FromEpoch: 1}}); err != nil {
+	if _, err := s.Save(ctx, []store.Write{{Saga: final, FromVersion: 1, FromEpoch: 1, FromCreatedAt: final.CreatedAt}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Renew(ctx, "replica-1", time.Hour); err != nil {

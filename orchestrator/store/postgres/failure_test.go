@@ -46,7 +46,7 @@ func insert(ctx context.Context, s *Store, key string) (saga.Saga, error) {
 func finish(ctx context.Context, s *Store, in saga.Saga) (saga.Saga, error) {
 	in.State = saga.Completed
 	for {
-		saved, err := s.Save(ctx, []store.Write{{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch}})
+		saved, err := s.Save(ctx, []store.Write{{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch, FromCreatedAt: in.CreatedAt}})
 		if err == nil {
 			return saved[0].Saga, nil // ours, also where an answer was lost
 		}
@@ -95,7 +95,7 @@ func TestC85ReadOnlyServer(t *testing.T) {
 
 	before := s.pool.Stat().NewConnsCount()
 	in.State = saga.Completed
-	write := store.Write{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch}
+	write := store.Write{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch, FromCreatedAt: in.CreatedAt}
 	for range 2 { // the first may only find that its connection has gone
 		_, err = s.Save(ctx, []store.Write{write})
 	}
@@ -221,7 +221,7 @@ func TestC16CommitAnswerLost(t *testing.T) {
 	}
 	cut.armed.Store(true)
 	in.State = saga.Completed
-	write := store.Write{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch}
+	write := store.Write{Saga: in, FromVersion: in.Version, FromEpoch: in.Epoch, FromCreatedAt: in.CreatedAt}
 	_, err = s.Save(ctx, []store.Write{write})
 	var commit commitError
 	if cut.armed.Load() || !errors.As(err, &commit) {

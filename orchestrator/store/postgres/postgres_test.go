@@ -4,8 +4,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"giro/internal/dbtest"
+	"giro/internal/fingerprint"
+	"giro/internal/names"
+	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
 	"giro/orchestrator/store/storetest"
 )
@@ -94,4 +98,63 @@ func separator(url string) string {
 		return "&"
 	}
 	return "?"
+}
+
+// TestADamagedRowHoldsNobodyUp: not at a claim, nor in a list.
+func TestADamagedRowHoldsNobodyUp(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, migrated(t))
+	execute := func(statement string) {
+		if _, err := s.pool.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	contents := fingerprint.Contents{Source: "a/x", Destination: "b/y", Amount: 40, Currency: "USD"}
+	for _, key := range []names.TransferKey{"k1", "k2", "k3", "k4"} {
+		n := store.New{Saga: saga.New(saga.ID{Tenant: "t", Key: key}, contents, false)}
+		if _, err := s.Insert(ctx, "gone", []store.New{n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("update sagas set steps = '{' where key = 'k1'")
+	execute("update sagas set metadata = '[1]' where key = 'k2'")
+	execute("update sagas set fingerprint = '\\x00' where key = 'k3'")
+	if list, err := s.List(ctx, "", saga.ID{}, 100); err != nil || len(list) != 4 {
+		t.Errorf("%d listed, %v", len(list), err)
+	}
+	claimed, err := s.Claim(ctx, "me", 100, time.Hour)
+	if err != nil || len(claimed) != 4 {
+		t.Fatalf("%d claimed, %v", len(claimed), err)
+	}
+	for _, c := range claimed {
+		if c.Attention != (c.ID.Key != "k4") || c.Contents != contents || c.Epoch != 2 {
+			t.Errorf("%+v", c)
+		}
+		c.State = saga.Completed
+		saved, err := s.Save(ctx, []store.Write{{Saga: c, FromVersion: c.Version, FromEpoch: c.Epoch, FromCreatedAt: c.CreatedAt}})
+		if err != nil || !saved[0].OK {
+			t.Errorf("%s: %+v, %v", c.ID.Key, saved, err)
+		}
+	}
+}
+
+// TestRenewForgetsLeasesOfTheDayBefore: every start has a name of its own.
+func TestRenewForgetsLeasesOfTheDayBefore(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, migrated(t))
+	execute := func(statement string) {
+		if _, err := s.pool.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("insert into leases values ('long-gone', now() - interval '25 hours')")
+	for _, owner := range []string{"me", "you"} {
+		if _, err := s.Renew(ctx, owner, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left int
+	if err := s.pool.QueryRow(ctx, "select count(*) from leases").Scan(&left); err != nil || left != 2 {
+		t.Errorf("%d leases, %v", left, err)
+	}
 }

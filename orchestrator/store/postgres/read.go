@@ -60,6 +60,16 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int, strayAfter t
 	return taken, err
 }
 
+// CancelsAsked implements store.Store.
+func (s *Store) CancelsAsked(ctx context.Context, owner string, limit int) ([]saga.Saga, error) {
+	var list []saga.Saga
+	err := s.read(ctx, func(ctx context.Context, q querier) (err error) {
+		list, err = query(ctx, q, askedSQL, owner, max(0, limit))
+		return err
+	})
+	return list, err
+}
+
 // lookupMany loads the sagas that are there.
 func (s *Store) lookupMany(ctx context.Context, ids []saga.ID) (map[saga.ID]saga.Saga, error) {
 	found := map[saga.ID]saga.Saga{}

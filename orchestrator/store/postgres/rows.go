@@ -21,6 +21,9 @@ const (
 	unparked = `not parked`
 )
 
+// forward is word for word the condition of the index sagas_cancel_asked.
+const forward = `state in ('DEBITING', 'CREDITING')`
+
 // scan reads one row of columns.
 func scan(from pgx.Row) (saga.Saga, error) {
 	var (
@@ -39,7 +42,8 @@ func scan(from pgx.Row) (saga.Saga, error) {
 	if expires != nil {
 		s.ExpiresAt = *expires
 	}
-	return s, row.Fill(&s, fingerprint, metadata, steps)
+	row.Fill(&s, fingerprint, metadata, steps)
+	return s, nil
 }
 
 // query reads all rows of columns that a statement gives.

@@ -109,7 +109,7 @@ func saveArrays(part []store.Write, places []int) ([]any, error) {
 		parkReasons, attentionReasons = make([]string, n), make([]string, n)
 		toSuspense, debitApplied      = make([]bool, n), make([]bool, n)
 		parked, attention             = make([]bool, n), make([]bool, n)
-		progresses, dues              = make([]time.Time, n), make([]time.Time, n)
+		progresses, dues, creations   = make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
 	)
 	for to, from := range places {
 		s := row.Normal(part[from].Saga)
@@ -123,8 +123,8 @@ func saveArrays(part []store.Write, places []int) ([]any, error) {
 		toSuspense[to], debitApplied[to] = s.RefundToSuspense, s.DebitApplied
 		parked[to], parkReasons[to] = s.Parked, s.ParkReason
 		attention[to], attentionReasons[to] = s.Attention, s.AttentionReason
-		progresses[to], dues[to] = s.ProgressAt, s.DueAt
+		progresses[to], dues[to], creations[to] = s.ProgressAt, s.DueAt, row.Instant(part[from].FromCreatedAt)
 	}
 	return []any{tenants, keys, versions, epochs, states, reasons, toSuspense, debitApplied, parked, parkReasons,
-		attention, attentionReasons, stepses, progresses, dues}, nil
+		attention, attentionReasons, stepses, progresses, dues, creations}, nil
 }

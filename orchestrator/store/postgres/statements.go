@@ -36,12 +36,13 @@ const (
 			i.attention, i.attention_reason, i.steps, l.created_at, l.expires_at, i.progress_at, now(), i.due_at,
 			l.owner, l.epoch, l.version + 1
 		from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::boolean[], $8::boolean[],
-			$9::boolean[], $10::text[], $11::boolean[], $12::text[], $13::text[], $14::timestamptz[], $15::timestamptz[])
+			$9::boolean[], $10::text[], $11::boolean[], $12::text[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::timestamptz[])
 			as i (tenant, key, version, epoch, state, reason, refund_to_suspense, debit_applied, parked, park_reason,
-				attention, attention_reason, steps, progress_at, due_at)
+				attention, attention_reason, steps, progress_at, due_at, created_at)
 		cross join lateral (
 			select ` + columns + ` from sagas s
-			where s.tenant = i.tenant and s.key = i.key and s.version = i.version and s.epoch = i.epoch and s.` + running + `
+			where s.tenant = i.tenant and s.key = i.key and s.version = i.version and s.epoch = i.epoch
+				and s.created_at = i.created_at and s.` + running + `
 			for no key update
 		) l
 		on conflict (tenant, key) do update set
@@ -61,9 +62,13 @@ const (
 		where tenant = $1 and key = $2 and not cancel_asked and ` + running + `
 		returning ` + columns
 
-	renewSQL = `insert into leases (owner, lease_until) values ($1, now() + $2::bigint * interval '1 microsecond')
+	renewSQL = `with forgotten as (
+			delete from leases where owner <> $1 and lease_until < now() - $3::bigint * interval '1 microsecond')
+		insert into leases (owner, lease_until) values ($1, now() + $2::bigint * interval '1 microsecond')
 		on conflict (owner) do update set lease_until = excluded.lease_until
 		returning now()`
+
+	askedSQL = `select ` + columns + ` from sagas where owner = $1 and cancel_asked and ` + forward + ` and ` + unparked + ` limit $2`
 
 	releaseSQL = `delete from leases where owner = $1`
 
@@ -122,5 +127,6 @@ const (
 var statements = map[string]string{
 	"lookup": lookupSQL, "lookupMany": lookupManySQL, "insert": insertSQL, "save": saveSQL, "event": eventSQL,
 	"cancel": cancelSQL, "renew": renewSQL, "release": releaseSQL, "dead": deadSQL, "claim": claimSQL,
-	"list": listSQL, "listTenant": listTenantSQL, "events": eventsSQL, "eventsTenant": eventsTenantSQL,
+	"asked": askedSQL,
+	"list":  listSQL, "listTenant": listTenantSQL, "events": eventsSQL, "eventsTenant": eventsTenantSQL,
 }

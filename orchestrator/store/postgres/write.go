@@ -153,7 +153,7 @@ func (s *Store) AskCancel(ctx context.Context, id saga.ID) (saga.Saga, error) {
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (time.Time, error) {
 	var now time.Time
 	err := s.alone(ctx, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, renewSQL, owner, lease.Microseconds()).Scan(&now)
+		return q.QueryRow(ctx, renewSQL, owner, lease.Microseconds(), row.LeaseKept.Microseconds()).Scan(&now)
 	})
 	return row.Instant(now), err
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"giro/orchestrator/saga"
@@ -20,6 +21,10 @@ const BatchSizeMax = 500
 
 // ClaimSizeMax is the most sagas that one claim takes.
 const ClaimSizeMax = 1000
+
+// LeaseKept is how long a lease that has ended is kept, for people to see. A
+// missing one counts as ended.
+const LeaseKept = 24 * time.Hour
 
 // Instant gives the time as it is kept: UTC, whole microseconds. Zero stays.
 func Instant(t time.Time) time.Time {
@@ -85,20 +90,31 @@ func Texts(s saga.Saga) (metadata, steps string, err error) {
 	return metadata, steps, nil
 }
 
-// Fill reads the JSON texts, the fingerprint and the times of a loaded saga.
-func Fill(s *saga.Saga, fingerprint []byte, metadata, steps string) error {
-	if len(fingerprint) != len(s.Fingerprint) {
-		return fmt.Errorf("fingerprint of %s has %d bytes", s.ID.Key, len(fingerprint))
+// Fill reads the JSON texts, the fingerprint and the times of a loaded saga. What
+// it cannot read decides nothing: steps and metadata are a record for people, and
+// contents are compared field by field where the fingerprint differs. So a
+// damaged row, or a later version's, is carried out with what can be read, and
+// says so; it must not keep others from being claimed or listed with it.
+func Fill(s *saga.Saga, fingerprint []byte, metadata, steps string) {
+	var unread []string
+	if len(fingerprint) == len(s.Fingerprint) {
+		copy(s.Fingerprint[:], fingerprint)
+	} else {
+		unread = append(unread, "fingerprint")
 	}
-	copy(s.Fingerprint[:], fingerprint)
 	if err := json.Unmarshal([]byte(metadata), &s.Metadata); err != nil {
-		return fmt.Errorf("metadata of %s: %w", s.ID.Key, err)
+		s.Metadata = nil
+		unread = append(unread, "metadata")
 	}
 	if err := json.Unmarshal([]byte(steps), &s.Steps); err != nil {
-		return fmt.Errorf("steps of %s: %w", s.ID.Key, err)
+		s.Steps = nil
+		unread = append(unread, "steps")
+	}
+	if len(unread) > 0 && !s.State.Final() {
+		s.Attention = true
+		s.AttentionReason = "the row's " + strings.Join(unread, ", ") + " could not be read; it is carried out without"
 	}
 	*s = Normal(*s)
-	return nil
 }
 
 // Compare orders sagas by tenant and key, byte by byte: the one order in which

@@ -29,6 +29,8 @@ const (
 	// would take its own longest-waiting ones again with every sweep.
 	takeSQL = `update sagas set owner = ?, due_at = ?, updated_at = ?, epoch = epoch + 1, version = version + 1
 		where tenant = ? and key = ? returning ` + columns
+
+	askedSQL = `select ` + columns + ` from sagas where owner = ? and cancel_asked = 1 and ` + forward + ` and parked = 0 limit ?`
 )
 
 // Claim implements store.Store.
@@ -72,4 +74,13 @@ func (s *Store) anyDue(ctx context.Context, owner string, strayAfter time.Durati
 		return false, fmt.Errorf("sqlite: %w", err)
 	}
 	return len(due) > 0, nil
+}
+
+// CancelsAsked implements store.Store.
+func (s *Store) CancelsAsked(ctx context.Context, owner string, limit int) ([]saga.Saga, error) {
+	rows, err := s.reader.QueryContext(ctx, askedSQL, owner, max(0, limit))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: cancels: %w", err)
+	}
+	return scanAll(rows)
 }

@@ -17,6 +17,9 @@ const columns = `tenant, key, source, destination, amount, currency, fingerprint
 // running is the word for word condition of the index sagas_due.
 const running = `state in ('DEBITING', 'CREDITING', 'CANCELLING', 'REFUNDING')`
 
+// forward is word for word the condition of the index sagas_cancel_asked.
+const forward = `state in ('DEBITING', 'CREDITING')`
+
 func values(s saga.Saga) ([]any, error) {
 	metadata, steps, err := row.Texts(s)
 	if err != nil {
@@ -55,7 +58,8 @@ func scan(from interface{ Scan(...any) error }) (saga.Saga, error) {
 	if expires.Valid {
 		s.ExpiresAt = instant(expires.Int64)
 	}
-	return s, row.Fill(&s, fingerprint, metadata, steps)
+	row.Fill(&s, fingerprint, metadata, steps)
+	return s, nil
 }
 
 func scanAll(rows *sql.Rows) ([]saga.Saga, error) {

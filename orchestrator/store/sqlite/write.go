@@ -23,7 +23,7 @@ const (
 
 	saveSQL = `update sagas set state = ?, reason = ?, refund_to_suspense = ?, debit_applied = ?, parked = ?, park_reason = ?,
 			attention = ?, attention_reason = ?, steps = ?, progress_at = ?, due_at = ?, updated_at = ?, version = version + 1
-		where tenant = ? and key = ? and version = ? and epoch = ? and ` + running + `
+		where tenant = ? and key = ? and version = ? and epoch = ? and created_at = ? and ` + running + `
 		returning ` + columns
 
 	eventSQL = `insert into events (tenant, id, key, type, created_at) values (?, ?, ?, ?, ?)
@@ -34,6 +34,8 @@ const (
 
 	renewSQL = `insert into leases (owner, lease_until) values (?, ?)
 		on conflict (owner) do update set lease_until = excluded.lease_until`
+
+	forgetSQL = `delete from leases where lease_until < ?`
 
 	releaseSQL = `delete from leases where owner = ?`
 )
@@ -128,7 +130,7 @@ func save(ctx context.Context, tx *sql.Tx, now time.Time, w store.Write) (store.
 	}
 	stored, err := scan(tx.QueryRowContext(ctx, saveSQL, string(s.State), s.Reason, s.RefundToSuspense, s.DebitApplied,
 		s.Parked, s.ParkReason, s.Attention, s.AttentionReason, steps, s.ProgressAt.UnixMicro(), s.DueAt.UnixMicro(),
-		now.UnixMicro(), string(s.Tenant), string(s.ID.Key), w.FromVersion, w.FromEpoch))
+		now.UnixMicro(), string(s.Tenant), string(s.ID.Key), w.FromVersion, w.FromEpoch, w.FromCreatedAt.UnixMicro()))
 	if errors.Is(err, sql.ErrNoRows) {
 		stored, err := lookup(ctx, tx, s.ID)
 		if errors.Is(err, store.ErrNotFound) {
@@ -161,7 +163,10 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (t
 	var at time.Time
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx, now time.Time) error {
 		at = now
-		_, err := tx.ExecContext(ctx, renewSQL, owner, now.Add(lease).UnixMicro())
+		if _, err := tx.ExecContext(ctx, renewSQL, owner, now.Add(lease).UnixMicro()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, forgetSQL, now.Add(-row.LeaseKept).UnixMicro())
 		return err
 	})
 	return at, err

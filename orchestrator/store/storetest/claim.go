@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,7 +150,7 @@ func claimFences(t *testing.T, s store.Store) {
 	late.State = saga.Refunding
 	same(t, "the old owner's save", trySave(t, s, write(late))[0], store.Saved{Saga: claimed[0]})
 	// Even if it guessed the version.
-	guess := store.Write{Saga: late, FromVersion: claimed[0].Version, FromEpoch: in.Epoch}
+	guess := store.Write{Saga: late, FromVersion: claimed[0].Version, FromEpoch: in.Epoch, FromCreatedAt: in.CreatedAt}
 	same(t, "the old owner's guess", trySave(t, s, guess)[0], store.Saved{Saga: claimed[0]})
 	claimed[0].State = saga.Completed
 	save(t, s, claimed[0])
@@ -231,5 +233,38 @@ func claimersNeverShare(t *testing.T, stores []store.Store) {
 		if found := lookup(t, stores[0], id); found.Owner != name || found.Epoch != 2 {
 			t.Errorf("%s belongs to %s at epoch %d, but %s took it", id.Key, found.Owner, found.Epoch, name)
 		}
+	}
+}
+
+// cancelsAsked: of all sagas only those of the owner that go forward, unparked,
+// although they were asked to stop.
+func cancelsAsked(t *testing.T, s store.Store) {
+	in := insert(t, s, owner, freshMany("K", 7)...)
+	theirs := insert(t, s, another, fresh(tenant, "L"))[0]
+	in[1].State = saga.Crediting
+	in[2].State = saga.Cancelling
+	in[3].State = saga.Completed
+	in[4].Parked = true
+	save(t, s, in[1:5]...)
+	for _, asked := range append(in[:6:6], theirs) {
+		if _, err := s.AskCancel(ctx(t), asked.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(owner string, limit int) []saga.Saga {
+		list, err := s.CancelsAsked(ctx(t), owner, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(list, func(a, b saga.Saga) int { return strings.Compare(string(a.ID.Key), string(b.ID.Key)) })
+		return list
+	}
+	same(t, "the owner's", read(owner, 100), []saga.Saga{lookup(t, s, in[0].ID), lookup(t, s, in[1].ID), lookup(t, s, in[5].ID)})
+	same(t, "the other's", read(another, 100), []saga.Saga{lookup(t, s, theirs.ID)})
+	if limited := read(owner, 2); len(limited) != 2 {
+		t.Errorf("a limit of 2 gave %d", len(limited))
+	}
+	if none := read("nobody", 100); len(none) != 0 {
+		t.Errorf("nobody's: %v", keys(none))
 	}
 }

@@ -56,7 +56,7 @@ func saveKeeps(t *testing.T, s store.Store) {
 	next.CreatedAt, next.ExpiresAt = time.Now().Add(time.Hour), time.Time{}
 	next.CancelAsked, next.Owner = true, another
 	next.State = saga.Crediting
-	w := store.Write{Saga: next, FromVersion: 1, FromEpoch: 1}
+	w := store.Write{Saga: next, FromVersion: 1, FromEpoch: 1, FromCreatedAt: in.CreatedAt}
 	w.Saga.Epoch, w.Saga.Version = 17, 18
 	row := trySave(t, s, w)[0]
 
@@ -72,9 +72,14 @@ func saveCompares(t *testing.T, s store.Store) {
 	for _, from := range [][2]int64{{1, 1}, {3, 1}, {2, 0}, {2, 2}, {0, 0}} {
 		next := row
 		next.State = saga.Completed
-		saved := trySave(t, s, store.Write{Saga: next, FromVersion: from[0], FromEpoch: from[1]})[0]
+		saved := trySave(t, s, store.Write{Saga: next, FromVersion: from[0], FromEpoch: from[1], FromCreatedAt: in.CreatedAt})[0]
 		same(t, fmt.Sprintf("a save from version %d, epoch %d", from[0], from[1]), saved, store.Saved{Saga: row})
 	}
+	// The same numbers, but of a row that is no more.
+	next := row
+	next.State = saga.Completed
+	former := trySave(t, s, store.Write{Saga: next, FromVersion: 2, FromEpoch: 1, FromCreatedAt: in.CreatedAt.Add(-time.Second)})[0]
+	same(t, "a save from a row created at another time", former, store.Saved{Saga: row})
 	same(t, "the saga found", lookup(t, s, in.ID), row)
 	if events := finalEvents(t, s); len(events) != 0 {
 		t.Errorf("saves that lost left %d events", len(events))
@@ -113,7 +118,7 @@ func saveTwiceInABatch(t *testing.T, s store.Store) {
 	in := insert(t, s, owner, freshMany("K", 2)...)
 	first, late, second := in[0], in[0], in[0]
 	first.State, late.State, second.State = saga.Crediting, saga.Refused, saga.Completed
-	saved := trySave(t, s, write(first), write(late), write(in[1]), store.Write{Saga: second, FromVersion: 2, FromEpoch: 1})
+	saved := trySave(t, s, write(first), write(late), write(in[1]), store.Write{Saga: second, FromVersion: 2, FromEpoch: 1, FromCreatedAt: second.CreatedAt})
 	var ok []bool
 	for _, one := range saved {
 		ok = append(ok, one.OK)

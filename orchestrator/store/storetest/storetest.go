@@ -62,6 +62,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ClaimDoesNotStarve", claimDoesNotStarve},
 		{"ClaimOwnStrays", claimOwnStrays},
 		{"ClaimFencesTheOldOwner", claimFences},
+		{"CancelsAskedOfTheOwners", cancelsAsked},
 		{"LeaseEndsByItself", leaseEnds},
 		{"RenewTellsTheClock", renewTellsClock},
 		{"ListPages", listPages},
@@ -136,7 +137,7 @@ func lookup(t *testing.T, s store.Store, id saga.ID) saga.Saga {
 }
 
 func write(s saga.Saga) store.Write {
-	return store.Write{Saga: s, FromVersion: s.Version, FromEpoch: s.Epoch}
+	return store.Write{Saga: s, FromVersion: s.Version, FromEpoch: s.Epoch, FromCreatedAt: s.CreatedAt}
 }
 
 // save writes sagas on the versions that they have; all must win.

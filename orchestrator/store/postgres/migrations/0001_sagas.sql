@@ -38,10 +38,15 @@ create table sagas (
 create index sagas_due on sagas (owner, due_at)
     where state in ('DEBITING', 'CREDITING', 'CANCELLING', 'REFUNDING') and not parked;
 
+-- Cancels that another replica took; next to always empty.
+create index sagas_cancel_asked on sagas (owner)
+    where cancel_asked and state in ('DEBITING', 'CREDITING') and not parked;
+
 create table leases (
     owner       text collate "C" not null primary key,
     lease_until timestamptz      not null
 );
+create index leases_ended on leases (lease_until);
 
 create table events (
     tenant     text collate "C" not null,

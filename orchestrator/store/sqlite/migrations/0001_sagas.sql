@@ -38,10 +38,15 @@ create table sagas (
 create index sagas_due on sagas (owner, due_at)
     where state in ('DEBITING', 'CREDITING', 'CANCELLING', 'REFUNDING') and parked = 0;
 
+-- Cancels that another replica took; next to always empty.
+create index sagas_cancel_asked on sagas (owner)
+    where cancel_asked = 1 and state in ('DEBITING', 'CREDITING') and parked = 0;
+
 create table leases (
     owner       text    not null primary key,
     lease_until integer not null
 ) strict, without rowid;
+create index leases_ended on leases (lease_until);
 
 create table events (
     tenant     text    not null,
