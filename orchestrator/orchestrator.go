@@ -5,6 +5,7 @@ package orchestrator
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc"
 
@@ -33,6 +34,8 @@ type Config struct {
 type Orchestrator struct {
 	*server.Server
 	runner *runner.Runner
+	// answerWaiting ends the waits of all calls.
+	answerWaiting func()
 }
 
 // New puts a replica together. Start it before it serves.
@@ -42,17 +45,22 @@ func New(config Config) *Orchestrator {
 	r.Peers = map[names.Participant]runner.Peer{}
 	clients := map[names.Participant]participantv1.ParticipantServiceClient{}
 	for name, connection := range config.Participants {
-		r.Peers[name] = peer.New(name, connection, peer.Config{CallTimeout: r.CallTimeout})
+		r.Peers[name] = peer.New(name, connection, peer.Config{CallTimeout: r.CallTimeout, Logger: config.Logger})
 		clients[name] = participantv1.NewParticipantServiceClient(connection)
 	}
-	o := &Orchestrator{runner: runner.New(r)}
-	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients})
+	stopping := make(chan struct{})
+	o := &Orchestrator{runner: runner.New(r), answerWaiting: sync.OnceFunc(func() { close(stopping) })}
+	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients, Stopping: stopping})
 	return o
 }
 
 // Start takes the replica's lease and begins to carry out what nobody carries
 // out. It fails if the store does not answer before ctx ends.
 func (o *Orchestrator) Start(ctx context.Context) error { return o.runner.Start(ctx) }
+
+// AnswerWaiting answers every call that waits for a final state at once, with the
+// transfer as it stands: so a server that stops leaves no caller without an answer.
+func (o *Orchestrator) AnswerWaiting() { o.answerWaiting() }
 
 // Close takes no new transfers, lets those under way go on until they are final
 // or ctx ends, and gives the rest back for another replica to carry out.

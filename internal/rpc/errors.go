@@ -30,6 +30,8 @@ const (
 	ReasonCancelled   = "CALL_CANCELLED"
 	ReasonUnsupported = "UNIMPLEMENTED"
 	ReasonInternal    = "INTERNAL"
+	// ReasonUnreadable is of a reading call that needs another service.
+	ReasonUnreadable = "PARTICIPANT_UNREADABLE"
 )
 
 // Bounds that keep an error within the 8 KB that headers may take, base64 and
@@ -40,6 +42,23 @@ const (
 	fieldBytesMax      = 160
 	fieldsInTextMax    = 8
 )
+
+// Error is an error of this process's own, whose text its caller may see. An error
+// that came over the wire is none, whatever it holds.
+type Error struct {
+	status *status.Status
+	// cause is what stopped the call, for the log alone.
+	cause error
+}
+
+// Error is the text for the caller, with its code.
+func (e *Error) Error() string { return e.status.Err().Error() }
+
+// GRPCStatus is what goes over the wire.
+func (e *Error) GRPCStatus() *status.Status { return e.status }
+
+// Unwrap is what stopped the call.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Violation names one malformed field, in the API's field names, and says what
 // it must be.
@@ -96,16 +115,27 @@ func Unavailable(reason, text string, retryAfter time.Duration) error {
 	return build(codes.Unavailable, reason, text, nil, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)})
 }
 
+// ParticipantUnreadable says that a reading call needs a participant that does not
+// answer. Its words are for the log.
+func ParticipantUnreadable(participant string, cause error) error {
+	return because(cause, build(codes.Unavailable, ReasonUnreadable,
+		"participant "+participant+" does not answer, so the whole could not be read; nothing was changed: see to it, then ask again",
+		map[string]string{"participant": clip(participant, fieldBytesMax)},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
+}
+
 // Unanswered turns whatever stopped a call into an error for its caller. An error
 // of giro's own stays as it is. A full or closed queue is UNAVAILABLE, and nothing
 // was done; the end of the caller's own context keeps its code; all else is
 // UNAVAILABLE, and it is not known what was done. No inner text gets out.
+// The error wraps what stopped the call, which the interceptor logs.
 func Unanswered(ctx context.Context, err error) error {
+	var own *Error
 	switch {
 	case err == nil:
 		return nil
-	case info(err) != nil:
-		return err
+	case errors.As(err, &own):
+		return own
 	case errors.Is(err, batch.ErrFull):
 		return Unavailable(ReasonOverloaded, "too many requests wait; nothing was written: send it again, with the same key", 250*time.Millisecond)
 	case errors.Is(err, batch.ErrClosed):
@@ -113,11 +143,27 @@ func Unanswered(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return build(codes.Canceled, ReasonCancelled, "the caller gave the call up; what became of it is not known: ask again with the same key", nil)
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded:
-		return build(codes.DeadlineExceeded, ReasonDeadline, "no answer in time; what became of the call is not known: ask again with the same key", nil)
-	case status.Code(err) == codes.Unimplemented:
+		return because(err, build(codes.DeadlineExceeded, ReasonDeadline, "no answer in time; what became of the call is not known: ask again with the same key", nil))
+	case unimplemented(err):
 		return build(codes.Unimplemented, ReasonUnsupported, "there is no such call here; nothing was done", nil)
 	}
-	return Unavailable(ReasonUnknown, "no answer; what became of the call is not known: ask again with the same key", time.Second)
+	return because(err, Unavailable(ReasonUnknown, "no answer; what became of the call is not known: ask again with the same key", time.Second))
+}
+
+// unimplemented says that this server has no such call; the same code from another
+// one, wrapped on its way, says nothing of this one.
+func unimplemented(err error) bool {
+	s, direct := err.(interface{ GRPCStatus() *status.Status }) //nolint:errorlint // see above
+	return direct && s.GRPCStatus().Code() == codes.Unimplemented
+}
+
+// because gives the error with what led to it.
+func because(cause, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return &Error{status: own.status, cause: cause}
+	}
+	return err
 }
 
 // Reason is the error's reason in UPPER_SNAKE, or empty if it is no error of giro's.
@@ -179,9 +225,9 @@ func build(code codes.Code, reason, text string, metadata map[string]string, det
 	with, err := s.WithDetails(slices.Insert(details, 0, protoadapt.MessageV1(first))...)
 	if err != nil {
 		// It fails only for code OK, which no constructor passes.
-		return s.Err()
+		return &Error{status: s}
 	}
-	return with.Err()
+	return &Error{status: with}
 }
 
 // clip cuts text that is too long and escapes what a terminal or a header should

@@ -150,8 +150,8 @@ func (e edge) sanitise(ctx context.Context, method string, err error) error {
 		return err
 	}
 	outer := Unanswered(ctx, err)
-	if outer != err { //nolint:errorlint // Unanswered gives the same error or another
-		e.log.LogAttrs(ctx, slog.LevelWarn, "inner error", slog.String("method", method), slog.String("error", err.Error()))
+	if cause := errors.Unwrap(outer); cause != nil {
+		e.log.LogAttrs(ctx, slog.LevelWarn, "inner error", slog.String("method", method), slog.String("error", cause.Error()))
 	}
 	return outer
 }

@@ -536,3 +536,36 @@ func FuzzParsePageToken(f *testing.F) {
 		}
 	})
 }
+
+// TestWhatAHandlerSaysItselfIsLoggedToo: handlers turn most errors into the
+// caller's words themselves.
+func TestWhatAHandlerSaysItselfIsLoggedToo(t *testing.T) {
+	f := &fake{}
+	r := start(t, f, rpc.ServerConfig{})
+	f.get = func(ctx context.Context) error { return rpc.Unanswered(ctx, errors.New("disk full")) }
+	if err := get(r.conn); rpc.Reason(err) != rpc.ReasonUnknown || strings.Contains(err.Error(), "disk full") {
+		t.Errorf("the caller hears %v", err)
+	}
+	if !strings.Contains(r.log.String(), "disk full") {
+		t.Errorf("the log: %s", r.log.String())
+	}
+}
+
+// TestAnothersWordsAreNoneOfOurs: an error of another giro service, passed on
+// inside, is no answer to this call.
+func TestAnothersWordsAreNoneOfOurs(t *testing.T) {
+	inner, f := &fake{}, &fake{}
+	theirs, r := start(t, inner, rpc.ServerConfig{}), start(t, f, rpc.ServerConfig{})
+	inner.get = func(context.Context) error { return rpc.FailedPrecondition("ACCOUNT_FROZEN", "the account of jane") }
+	f.get = func(context.Context) error { return fmt.Errorf("participant x: %w", get(theirs.conn)) }
+	err := get(r.conn)
+	if status.Code(err) != codes.Unavailable || rpc.Reason(err) != rpc.ReasonUnknown || strings.Contains(err.Error(), "jane") {
+		t.Errorf("got %v", err)
+	}
+	f.get = func(ctx context.Context) error {
+		return fmt.Errorf("x: %w", status.Error(codes.Unimplemented, "no such call"))
+	}
+	if err := get(r.conn); status.Code(err) != codes.Unavailable {
+		t.Errorf("another's UNIMPLEMENTED: %v", err)
+	}
+}

@@ -35,6 +35,9 @@ type ServerConfig struct {
 	StopSecondsMax int
 }
 
+// headersBytesMax bounds a call's metadata.
+const headersBytesMax = 64 << 10
+
 // Server is a gRPC server with giro's interceptors, health and reflection.
 type Server struct {
 	config ServerConfig
@@ -65,6 +68,7 @@ func NewServer(config ServerConfig) *Server {
 	s := &Server{config: config, health: health.NewServer(), grpc: grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(config.ReceiveBytesMax),
+		grpc.MaxHeaderListSize(headersBytesMax),
 		grpc.MaxConcurrentStreams(uint32(config.StreamsMax)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

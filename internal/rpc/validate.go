@@ -39,6 +39,7 @@ const currencyWords = "must be an ISO 4217 code that giro takes, in upper case"
 // themselves are broken.
 func Violations(message proto.Message) ([]Violation, error) {
 	var list []Violation
+	message = bounded(message)
 	if err := protovalidate.Validate(message); err != nil {
 		var broken *protovalidate.ValidationError
 		if !errors.As(err, &broken) {
@@ -53,6 +54,39 @@ func Violations(message proto.Message) ([]Violation, error) {
 		slices.SortStableFunc(list, func(a, b Violation) int { return cmp.Compare(a.Field, b.Field) })
 	}
 	return list, nil
+}
+
+// pairsJudgedMax is the most entries of one map that are judged. It is more than
+// any rule allows, so that the map itself is refused where some are passed over.
+const pairsJudgedMax = 1000
+
+// bounded gives the message, with no more of each map than is judged: a request
+// that is nothing but a huge map must not cost a second of processor time. What
+// is given instead shares the rest with it.
+func bounded(message proto.Message) proto.Message {
+	m := message.ProtoReflect()
+	large := false
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		large = large || f.IsMap() && v.Map().Len() > pairsJudgedMax
+		return !large
+	})
+	if !large {
+		return message
+	}
+	out := m.New()
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !f.IsMap() {
+			out.Set(f, v)
+			return true
+		}
+		kept := out.Mutable(f).Map()
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			kept.Set(k, v)
+			return kept.Len() < pairsJudgedMax
+		})
+		return true
+	})
+	return out.Interface()
 }
 
 func violation(v *protovalidate.Violation) Violation {

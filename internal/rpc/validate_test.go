@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -150,5 +151,29 @@ func BenchmarkViolations(b *testing.B) {
 		if v, err := rpc.Violations(r); err != nil || len(v) > 0 {
 			b.Fatal(v, err)
 		}
+	}
+}
+
+// TestAHugeMapCostsLittle: it is refused for its size, together with what else is
+// wrong, and what it holds is not judged pair by pair.
+func TestAHugeMapCostsLittle(t *testing.T) {
+	metadata := map[string]string{}
+	for i := range 200_000 {
+		metadata[strconv.Itoa(i)] = "\x01"
+	}
+	request := &transferv1.CreateTransferRequest{Key: "", Source: "a/b", Destination: "c/d", Amount: 1, Currency: "USD", Metadata: metadata}
+	list, err := rpc.Violations(request)
+	if err != nil || len(list) > 3000 {
+		t.Errorf("%d violations, %v", len(list), err)
+	}
+	fields := map[string]bool{}
+	for _, v := range list {
+		fields[v.Field] = true
+	}
+	if !fields["key"] || !fields["metadata"] {
+		t.Error("the key or the map itself is not named")
+	}
+	if len(request.GetMetadata()) != len(metadata) {
+		t.Error("the request was changed")
 	}
 }

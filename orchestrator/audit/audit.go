@@ -105,8 +105,22 @@ func (r reader) read(ctx context.Context) (*Books, error) {
 	return b, nil
 }
 
+// UnreadableError says that a participant's books could not be read, so that
+// nothing can be said of the whole.
+type UnreadableError struct {
+	Participant names.Participant
+	cause       error
+}
+
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("participant %s could not be read: %v", e.Participant, e.cause)
+}
+
+// Unwrap is what stopped the reading.
+func (e *UnreadableError) Unwrap() error { return e.cause }
+
 func unreadable(p names.Participant, err error) error {
-	return fmt.Errorf("participant %s could not be read: %w", p, err)
+	return &UnreadableError{Participant: p, cause: err}
 }
 
 func (r reader) sums(ctx context.Context) (map[names.Participant]*participantv1.SumsResponse, error) {

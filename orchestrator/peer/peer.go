@@ -5,6 +5,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	// BatchSizeMax is the most operations of one Apply; default 100, and never
 	// more than the participant's Describe allows.
 	BatchSizeMax int
+	// Logger is told when the participant stops answering and when it answers again.
+	Logger *slog.Logger
 }
 
 // Peer asks one participant. It implements runner.Peer.
@@ -38,6 +41,7 @@ type Peer struct {
 	client participantv1.ParticipantServiceClient
 	config Config
 	queue  *batch.Queue[saga.Request, saga.Answer]
+	hears  hearing
 
 	// mu guards whom this peer has met: its batch limit, and until when it need not
 	// be asked again. A zero time means that it has to be.
@@ -57,7 +61,11 @@ func New(name names.Participant, connection grpc.ClientConnInterface, config Con
 	if config.BatchSizeMax == 0 {
 		config.BatchSizeMax = 100
 	}
-	p := &Peer{name: name, client: participantv1.NewParticipantServiceClient(connection), config: config}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Peer{name: name, client: participantv1.NewParticipantServiceClient(connection), config: config,
+		hears: hearing{logger: config.Logger.With("participant", name), now: time.Now}}
 	p.queue = batch.New(
 		batch.Config{Workers: config.Workers, WeightMax: config.BatchSizeMax, WaitersMax: 1 << 30}, // the flights bound it
 		nil, p.callTogether)
@@ -77,17 +85,29 @@ func (p *Peer) Call(ctx context.Context, request saga.Request) saga.Answer {
 func (p *Peer) callTogether(requests []saga.Request) ([]saga.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.CallTimeout)
 	defer cancel()
+	answers, err := p.ask(ctx, requests)
+	if err == nil {
+		p.hears.answered()
+		return answers, nil
+	}
+	p.hears.silent(err)
+	p.forget()
+	unknown := saga.Answer{Error: reason(err)}
+	return append(answers, slices.Repeat([]saga.Answer{unknown}, len(requests)-len(answers))...), nil
+}
+
+// ask gives the answers up to the first failure.
+func (p *Peer) ask(ctx context.Context, requests []saga.Request) ([]saga.Answer, error) {
 	limit, err := p.meet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]saga.Answer, 0, len(requests))
+	var answers []saga.Answer
 	// Only a batch that was gathered before the limit was known has several parts.
 	for part := range slices.Chunk(requests, limit) {
 		answered, err := p.apply(ctx, part)
 		if err != nil {
-			p.forget()
-			return slices.Concat(answers, slices.Repeat([]saga.Answer{{Error: reason(err)}}, len(requests)-len(answers))), nil
+			return answers, err
 		}
 		answers = append(answers, answered...)
 	}

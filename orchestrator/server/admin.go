@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,9 +31,14 @@ func (s *Server) GetSaga(ctx context.Context, request *adminv1.GetSagaRequest) (
 
 // Audit checks the invariants between the saga table and the participants' books.
 func (s *Server) Audit(request *adminv1.AuditRequest, stream grpc.ServerStreamingServer[adminv1.AuditResponse]) error {
-	return audit.Stream(stream.Context(), audit.Config{
+	err := audit.Stream(stream.Context(), audit.Config{
 		Store: s.config.Store, Participants: s.config.Participants, Tenant: names.Tenant(request.GetTenant()),
 	}, stream.Send)
+	var unreadable *audit.UnreadableError
+	if errors.As(err, &unreadable) && stream.Context().Err() == nil {
+		return rpc.ParticipantUnreadable(string(unreadable.Participant), err)
+	}
+	return err
 }
 
 var publicStates = map[saga.State]transferv1.State{

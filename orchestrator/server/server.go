@@ -35,6 +35,9 @@ type Config struct {
 	Store  store.Store
 	// Participants are those registered, with a client each for the audit.
 	Participants map[names.Participant]participantv1.ParticipantServiceClient
+	// Stopping is closed when calls that wait are to be answered at once, with the
+	// transfer as it stands.
+	Stopping <-chan struct{}
 }
 
 // Server implements TransferService and AdminService.
@@ -199,11 +202,10 @@ func (s *Server) wait(ctx context.Context, known saga.Saga, settled <-chan saga.
 			return now, nil
 		case <-ctx.Done():
 			return known, rpc.Unanswered(ctx, ctx.Err())
+		case <-s.config.Stopping:
+			return s.asItStands(ctx, known)
 		case <-near.C:
-			if now, err := s.config.Store.Lookup(ctx, known.ID); err == nil {
-				return now, nil
-			}
-			return known, nil // it is stored: that much is certain
+			return s.asItStands(ctx, known)
 		case <-poll.C:
 			pause = min(2*pause, pollMax)
 			poll.Reset(pause)
@@ -215,6 +217,19 @@ func (s *Server) wait(ctx context.Context, known saga.Saga, settled <-chan saga.
 			}
 		}
 	}
+}
+
+// asItStands gives a stored saga at the end of a wait.
+func (s *Server) asItStands(ctx context.Context, known saga.Saga) (saga.Saga, error) {
+	now, err := s.config.Store.Lookup(ctx, known.ID)
+	switch {
+	case err == nil:
+		return now, nil
+	case errors.Is(err, store.ErrNotFound):
+		// Somebody empties the table: there is no row to vouch for an OK.
+		return known, rpc.Unanswered(ctx, err)
+	}
+	return known, nil // it is stored: that much is certain
 }
 
 // patience is how long to wait so that an answer still arrives in time.

@@ -33,6 +33,9 @@ type OrchestratorSettings struct {
 	FlightsMax         int
 }
 
+// startTimeout bounds the wait for a database that accepts and does not answer.
+const startTimeout = 30 * time.Second
+
 // Orchestrator runs one replica until ctx ends. Transfers under way then get
 // StopTimeout to become final; another replica, or the next start, goes on with
 // the rest.
@@ -69,12 +72,22 @@ func Orchestrator(ctx context.Context, s OrchestratorSettings) error {
 			},
 		},
 	})
-	if err := o.Start(ctx); err != nil {
+	starting, cancelStart := context.WithTimeout(ctx, startTimeout)
+	defer cancelStart()
+	if err := o.Start(starting); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", Orchestrated, err), sagas.Close())
 	}
-	err = answer(ctx, Orchestrated, s.Settings, o.Register)
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.StopTimeout)
+	// One bound for the calls that are answered and the transfers that are let end.
+	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	context.AfterFunc(ctx, func() {
+		o.AnswerWaiting()
+		time.AfterFunc(s.StopTimeout, cancel)
+	})
+	err = answer(ctx, Orchestrated, s.Settings, o.Register)
+	if ctx.Err() == nil {
+		cancel() // it could not listen
+	}
 	o.Close(bounded)
 	return errors.Join(err, sagas.Close())
 }
