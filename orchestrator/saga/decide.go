@@ -137,7 +137,7 @@ func Decide(s Saga, step StepName, a Answer, now time.Time) (Saga, Then) {
 		if s.Reason == "" {
 			s.Reason = ReasonCancelAsked
 		}
-	case RefundMoved:
+	case RefundMoved, RefundedBefore:
 		s.RefundToSuspense = a.ToSuspense
 	case CreditApplied, CancelApplied:
 		s.Reason = "" // it completed after all

@@ -330,3 +330,19 @@ func TestStepsKeysAndParticipants(t *testing.T) {
 		t.Errorf("steps: %v, then %v", attempts(first), attempts(second))
 	}
 }
+
+// TestASuspendedRefundIsToldWhateverTellsOfIt: the refund's own answer, or that of
+// a later one which found it done.
+func TestASuspendedRefundIsToldWhateverTellsOfIt(t *testing.T) {
+	for _, answer := range []Answer{
+		{Outcome: OutcomeApplied, AmountMoved: 40, DebitOutcome: OutcomeApplied, ToSuspense: true},
+		{Outcome: OutcomeRefused, Reason: alreadyRefunded, FirstRefundMoved: 40, ToSuspense: true},
+	} {
+		s := New(ID{"t", "k"}, fingerprint.Contents{Source: "a/x", Destination: "b/y", Amount: 40, Currency: "USD"}, false)
+		s.State = Refunding
+		answer.Key, answer.Amount = s.StepKey(StepRefund), s.Amount
+		if s, _ = Decide(s, StepRefund, answer, time.Time{}); s.State != Refunded || !s.RefundToSuspense {
+			t.Errorf("%+v: %s, to suspense %v", answer, s.State, s.RefundToSuspense)
+		}
+	}
+}

@@ -50,6 +50,9 @@ var publicStates = map[saga.State]transferv1.State{
 }
 
 func transferOf(s saga.Saga) *transferv1.Transfer {
+	if s.State == saga.Cancelling {
+		s.Reason = "" // the credit may have happened: it may still be completed
+	}
 	return &transferv1.Transfer{
 		Key: string(s.ID.Key), Source: string(s.Source), Destination: string(s.Destination),
 		Amount: int64(s.Amount), Currency: string(s.Currency), State: publicStates[s.State], Reason: s.Reason,
@@ -66,6 +69,7 @@ func sagaOf(s saga.Saga) *adminv1.Saga {
 		Parked: s.Parked, ParkReason: s.ParkReason, NeedsAttention: s.Attention, AttentionReason: s.AttentionReason,
 		CancelAsked: s.CancelAsked, Owner: s.Owner, Epoch: s.Epoch, Version: s.Version,
 	}
+	shown.Transfer.Reason = s.Reason
 	if !s.State.Final() {
 		shown.DueTime = timeOf(s.DueAt)
 	}

@@ -280,3 +280,25 @@ func TestHangUp(t *testing.T) {
 		c.balances(9_800, 200)
 	})
 }
+
+// TestAReplicaThatStopsAnswersThoseWhoWait: with the transfer as it stands, which
+// is stored, and whoever asks again elsewhere gets its end.
+func TestAReplicaThatStopsAnswersThoseWhoWait(t *testing.T) {
+	c := newCluster(t, memory)
+	first := c.replica()
+	heal := c.ledger.wire.on(credit, always, failed(codes.Unavailable))
+	answer := first.begin(pay("k", 500))
+	eventually(t, "the credit was asked for", func() bool { return c.ledger.wire.count(credit) > 0 })
+	began := time.Now()
+	first.own.AnswerWaiting()
+	got, err := answer()
+	if err != nil || time.Since(began) > 10*time.Second {
+		t.Fatalf("after %s: %v", time.Since(began), err)
+	}
+	isState(t, got.GetTransfer(), pending, "")
+	heal()
+	first.own.Close(within(t, 10*time.Second))
+	second := c.replica()
+	isState(t, second.create(pay("k", 500)).GetTransfer(), completed, "")
+	c.balances(9_500, 500)
+}

@@ -279,7 +279,7 @@ type CreateTransferRequest struct {
 	// For programs; does not decide whether two requests are the same transfer.
 	Metadata map[string]string `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Counted from the first acceptance; after it, forward steps stop. 1 second to
-	// 30 days; unset: never.
+	// 29 days (a transfer that is not final after 30 is parked); unset: never.
 	Expiry        *durationpb.Duration `protobuf:"bytes,8,opt,name=expiry,proto3" json:"expiry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -728,7 +728,7 @@ const file_giro_transfer_v1_transfer_proto_rawDesc = "" +
 	"^[A-Z]{3}$R\bcurrency\x12\x1c\n" +
 	"\x04memo\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x04memo\x12j\n" +
 	"\bmetadata\x18\a \x03(\v25.giro.transfer.v1.CreateTransferRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04 \x01(@*\x05r\x03(\x80\x04R\bmetadata\x12D\n" +
-	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\x9a\x9e\x012\x02\b\x01R\x06expiry\x1a;\n" +
+	"\x06expiry\x18\b \x01(\v2\x19.google.protobuf.DurationB\x11\xbaH\x0e\xaa\x01\v\"\x05\b\x80\xf7\x98\x012\x02\b\x01R\x06expiry\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x81\x01\xbaH~\x1a|\n" +
