@@ -334,14 +334,14 @@ func TestStepsKeysAndParticipants(t *testing.T) {
 // TestASuspendedRefundIsToldWhateverTellsOfIt: the refund's own answer, or that of
 // a later one which found it done.
 func TestASuspendedRefundIsToldWhateverTellsOfIt(t *testing.T) {
-	for _, answer := range []Answer{
-		{Outcome: OutcomeApplied, AmountMoved: 40, DebitOutcome: OutcomeApplied, ToSuspense: true},
-		{Outcome: OutcomeRefused, Reason: alreadyRefunded, FirstRefundMoved: 40, ToSuspense: true},
+	for _, answer := range []saga.Answer{
+		{Outcome: saga.OutcomeApplied, AmountMoved: 40, DebitOutcome: saga.OutcomeApplied, ToSuspense: true},
+		{Outcome: saga.OutcomeRefused, Reason: "ALREADY_REFUNDED", FirstRefundMoved: 40, ToSuspense: true},
 	} {
-		s := New(ID{"t", "k"}, fingerprint.Contents{Source: "a/x", Destination: "b/y", Amount: 40, Currency: "USD"}, false)
-		s.State = Refunding
-		answer.Key, answer.Amount = s.StepKey(StepRefund), s.Amount
-		if s, _ = Decide(s, StepRefund, answer, time.Time{}); s.State != Refunded || !s.RefundToSuspense {
+		s := saga.New(saga.ID{"t", "k"}, fingerprint.Contents{Source: "a/x", Destination: "b/y", Amount: 40, Currency: "USD"}, false)
+		s.State = saga.Refunding
+		answer.Key, answer.Amount = s.StepKey(saga.StepRefund), s.Amount
+		if s, _ = saga.Decide(s, saga.StepRefund, answer, time.Time{}); s.State != saga.Refunded || !s.RefundToSuspense {
 			t.Errorf("%+v: %s, to suspense %v", answer, s.State, s.RefundToSuspense)
 		}
 	}
