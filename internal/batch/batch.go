@@ -34,11 +34,14 @@ type Config struct {
 type Queue[T, R any] struct {
 	config Config
 	weigh  func(T) int
+	keys   func(T) []uint64
 	run    func([]T) ([]R, error)
 
 	mu      sync.Mutex
 	idle    sync.Cond
 	waiting []*entry[T, R]
+	// held are the keys of the batches that are under way.
+	held    map[uint64]struct{}
 	workers int
 	closed  bool
 }
@@ -47,6 +50,7 @@ type entry[T, R any] struct {
 	ctx    context.Context
 	item   T
 	weight int
+	keys   []uint64
 	done   chan struct{}
 	result R
 	err    error
@@ -65,12 +69,24 @@ func New[T, R any](config Config, weigh func(T) int, run func([]T) ([]R, error))
 	return q
 }
 
+// KeepApart makes sure that no two batches under way share a key. An item waits
+// here for the batch that holds one of its keys, and not inside a database with a
+// connection held, while others pass it by; those that share a key keep their
+// order. It is called before the first Do. keys gives an item's keys; two that are
+// equal by chance cost a wait and nothing else.
+func (q *Queue[T, R]) KeepApart(keys func(T) []uint64) {
+	q.keys, q.held = keys, map[uint64]struct{}{}
+}
+
 // Do waits for the item's result. When ctx ends first, Do returns its error: an
 // item that was not yet taken is dropped, one that was goes on, and the caller
 // only loses the answer.
 func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
 	var none R
 	e := &entry[T, R]{ctx: ctx, item: item, weight: q.weigh(item), done: make(chan struct{})}
+	if q.keys != nil {
+		e.keys = q.keys(item)
+	}
 	q.mu.Lock()
 	switch {
 	case q.closed:
@@ -81,10 +97,7 @@ func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
 		return none, ErrFull
 	}
 	q.waiting = append(q.waiting, e)
-	if q.workers < q.config.Workers {
-		q.workers++
-		go q.work()
-	}
+	q.hire()
 	q.mu.Unlock()
 	select {
 	case <-e.done:
@@ -129,9 +142,18 @@ func (q *Queue[T, R]) Close() {
 	}
 }
 
+// hire starts another worker, if one may.
+func (q *Queue[T, R]) hire() {
+	if q.workers < q.config.Workers {
+		q.workers++
+		go q.work()
+	}
+}
+
 func (q *Queue[T, R]) work() {
+	var taken []*entry[T, R]
 	for {
-		taken := q.take()
+		taken = q.take(taken)
 		if len(taken) == 0 {
 			return
 		}
@@ -165,29 +187,68 @@ func (q *Queue[T, R]) guard(items []T) (results []R, err error) {
 	return results, err
 }
 
-// take removes the next batch from the queue; the worker ends when it is empty.
-func (q *Queue[T, R]) take() []*entry[T, R] {
+// take gives back what was taken before, and removes the next batch from the
+// queue; the worker ends when there is none. What it passes by is taken by
+// whoever gives back the key that it waits for.
+func (q *Queue[T, R]) take(before []*entry[T, R]) []*entry[T, R] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var taken []*entry[T, R]
-	weight, next := 0, 0
-	for ; next < len(q.waiting); next++ {
-		e := q.waiting[next]
+	for _, e := range before {
+		for _, k := range e.keys {
+			delete(q.held, k)
+		}
+	}
+	taken, full := q.pick()
+	for _, e := range taken {
+		for _, k := range e.keys {
+			q.held[k] = struct{}{}
+		}
+	}
+	switch {
+	case len(taken) == 0:
+		q.workers--
+		q.idle.Broadcast()
+	case full:
+		q.hire() // for what was left
+	}
+	return taken
+}
+
+// pick chooses the next batch, and says whether it is full, so that there may be
+// another one.
+func (q *Queue[T, R]) pick() (taken []*entry[T, R], full bool) {
+	weight := 0
+	var kept []*entry[T, R]
+	passed := map[uint64]struct{}{} // keys of those that were passed by
+	for i, e := range q.waiting {
 		if e.ctx.Err() != nil {
 			continue // its caller has gone, and nothing was started
 		}
+		if anyIn(e.keys, q.held) || anyIn(e.keys, passed) {
+			for _, k := range e.keys {
+				passed[k] = struct{}{}
+			}
+			kept = append(kept, e)
+			continue
+		}
 		if len(taken) > 0 && weight+e.weight > q.config.WeightMax {
+			kept, full = append(kept, q.waiting[i:]...), true
 			break
 		}
 		taken, weight = append(taken, e), weight+e.weight
 	}
-	q.waiting = q.waiting[next:]
-	if len(q.waiting) == 0 {
-		q.waiting = nil // lets the old array go
+	q.waiting = kept
+	return taken, full
+}
+
+func anyIn(keys []uint64, in map[uint64]struct{}) bool {
+	if len(in) == 0 {
+		return false
 	}
-	if len(taken) == 0 {
-		q.workers--
-		q.idle.Broadcast()
+	for _, k := range keys {
+		if _, is := in[k]; is {
+			return true
+		}
 	}
-	return taken
+	return false
 }
