@@ -52,7 +52,8 @@ var standard = limits{table: 5 * time.Second, lease: 15 * time.Second, turn: 60 
 
 // Up applies the migrations that are missing, in order, and returns those that
 // this call applied. migrations holds files named VERSION_NAME.sql in goose's
-// format at its root. Several processes may call Up at once: each migration is
+// format at its root; the first one's NAME names the set, and a database that
+// holds another set is refused before anything is changed. Several processes may call Up at once: each migration is
 // applied once, and all return when it is there. On PostgreSQL the others wait
 // up to a minute for their turn, and a statement up to five seconds for a table
 // lock; then Up fails. A database ahead of the migrations is an error, as in
@@ -85,6 +86,10 @@ func up(ctx context.Context, db *sql.DB, dialect Dialect, migrations fs.FS, lim 
 			break
 		}
 		now, listErr := List(ctx, db, dialect, migrations)
+		var other otherSetError
+		if errors.As(listErr, &other) {
+			return nil, listErr // it was migrated meanwhile
+		}
 		if dialect != SQLite || listErr != nil || countApplied(now) <= before+len(results) {
 			return nil, fmt.Errorf("schema: migrate: %w", err)
 		}
@@ -110,6 +115,10 @@ func upOnce(ctx context.Context, db *sql.DB, dialect Dialect, migrations fs.FS, 
 }
 
 func newProvider(db *sql.DB, dialect Dialect, migrations fs.FS, lim limits) (*goose.Provider, error) {
+	_, own, err := read(migrations)
+	if err != nil {
+		return nil, err
+	}
 	options := []goose.ProviderOption{
 		goose.WithLogger(goose.NopLogger()),
 		goose.WithDisableGlobalRegistry(true),
@@ -123,10 +132,10 @@ func newProvider(db *sql.DB, dialect Dialect, migrations fs.FS, lim limits) (*go
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, goose.WithSessionLocker(locker))
+		options = append(options, goose.WithSessionLocker(locker), goose.WithTableName(own.table()))
 		return goose.NewProvider(goose.DialectPostgres, db, migrations, options...)
 	case SQLite:
-		store, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
+		store, err := database.NewStore(database.DialectSQLite3, own.table())
 		if err != nil {
 			return nil, err
 		}
@@ -198,8 +207,8 @@ var errAppliedMeanwhile = errors.New("another process applied it meanwhile")
 
 // Insert records one version.
 func (s onceStore) Insert(ctx context.Context, db database.DBTxConn, req database.InsertRequest) error {
-	result, err := db.ExecContext(ctx, `insert into `+goose.DefaultTablename+` (version_id, is_applied)
-		select ?1, 1 where not exists (select 1 from `+goose.DefaultTablename+` where version_id = ?1)`, req.Version)
+	result, err := db.ExecContext(ctx, `insert into `+s.Tablename()+` (version_id, is_applied)
+		select ?1, 1 where not exists (select 1 from `+s.Tablename()+` where version_id = ?1)`, req.Version)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,15 @@ func steps(n int) fstest.MapFS {
 		files[fmt.Sprintf("%05d_step.sql", i)] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + statement + "\n")}
 	}
 	return files
+}
+
+// named are the same migrations as another set.
+func named(set string, files fstest.MapFS) fstest.MapFS {
+	renamed := fstest.MapFS{}
+	for name, file := range files {
+		renamed[strings.Replace(name, "step", set, 1)] = file
+	}
+	return renamed
 }
 
 // backend opens a new database and gives a function that opens it once more.
@@ -138,18 +148,23 @@ func TestListAndRequireOnlyRead(t *testing.T) {
 		if err := Require(t.Context(), db, b.dialect, steps(2)); err == nil {
 			t.Error("an empty database is good enough")
 		}
-		times := "select count(*) from information_schema.tables where table_schema = 'public'"
-		if b.dialect == SQLite {
-			times = "select count(*) from sqlite_master"
-		}
-		var tables int
-		if err := db.QueryRowContext(t.Context(), times).Scan(&tables); err != nil {
-			t.Fatal(err)
-		}
-		if tables != 0 {
-			t.Errorf("looking made %d tables", tables)
+		if made := tables(t, db, b.dialect); made != 0 {
+			t.Errorf("looking made %d tables", made)
 		}
 	})
+}
+
+// tables counts them.
+func tables(t *testing.T, db *sql.DB, dialect Dialect) (n int) {
+	t.Helper()
+	count := "select count(*) from information_schema.tables where table_schema = 'public'"
+	if dialect == SQLite {
+		count = "select count(*) from sqlite_master"
+	}
+	if err := db.QueryRowContext(t.Context(), count).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestRequireNamesVersionsAndWhatToDo(t *testing.T) {
@@ -172,6 +187,84 @@ func TestRequireNamesVersionsAndWhatToDo(t *testing.T) {
 		_, err := Up(t.Context(), db, b.dialect, steps(2))
 		check(t, err, []string{"version 3", "up to 2", "newer binary"})
 	})
+}
+
+// Two sets at the same version in one database: a version alone would say that
+// all is well. The second is refused, whatever it asks, and leaves no trace.
+func TestAnotherSetIsRefused(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend, open func() *sql.DB) {
+		db := open()
+		if _, err := Up(t.Context(), db, b.dialect, named("books", steps(2))); err != nil {
+			t.Fatal(err)
+		}
+		before := tables(t, db, b.dialect)
+		sagas := named("sagas", steps(2))
+		_, up := Up(t.Context(), db, b.dialect, sagas)
+		_, list := List(t.Context(), db, b.dialect, sagas)
+		for _, err := range []error{up, list, Require(t.Context(), db, b.dialect, sagas)} {
+			check(t, err, []string{"books", "giro_books_version", "sagas", "of its own"})
+		}
+		if after := tables(t, db, b.dialect); after != before {
+			t.Errorf("being refused made %d tables", after-before)
+		}
+		if err := Require(t.Context(), db, b.dialect, named("books", steps(2))); err != nil {
+			t.Errorf("the first set: %v", err)
+		}
+	})
+}
+
+// Of two sets that are migrated at once one wins, and the other's attempt does
+// not keep the winner from serving.
+func TestTwoSetsAtOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend, open func() *sql.DB) {
+		sets := []fstest.MapFS{named("books", steps(1)), named("sagas", steps(1))}
+		errs := make([]error, len(sets))
+		var wg sync.WaitGroup
+		for i, files := range sets {
+			db := open()
+			wg.Go(func() { _, errs[i] = Up(t.Context(), db, b.dialect, files) })
+		}
+		wg.Wait()
+		winner := 0
+		if errs[0] != nil {
+			winner = 1
+		}
+		if errs[winner] != nil {
+			t.Fatalf("nobody won: %v", errs)
+		}
+		check(t, errs[1-winner], []string{"another service", "of its own"})
+		db := open()
+		if err := Require(t.Context(), db, b.dialect, sets[winner]); err != nil {
+			t.Errorf("the winner: %v", err)
+		}
+		if err := Require(t.Context(), db, b.dialect, sets[1-winner]); err == nil {
+			t.Error("the other may serve too")
+		}
+	})
+}
+
+// Two sets in two schemas of one database know nothing of each other.
+func TestSetsInSchemasOfTheirOwn(t *testing.T) {
+	address := dbtest.Postgres(t)
+	if _, err := dbtest.OpenPostgres(t, address).ExecContext(t.Context(), "create schema books; create schema sagas"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"books", "sagas"} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("search_path", name)
+		u.RawQuery = q.Encode()
+		db := dbtest.OpenPostgres(t, u.String())
+		if got, err := Up(t.Context(), db, Postgres, named(name, steps(2))); err != nil || len(got) != 2 {
+			t.Fatalf("%s: %v, %v", name, got, err)
+		}
+		if err := Require(t.Context(), db, Postgres, named(name, steps(2))); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func check(t *testing.T, err error, want []string) {
@@ -280,6 +373,7 @@ func TestRefusesWhatItCannotServe(t *testing.T) {
 		"unknown dialect": {"oracle", steps(1)},
 		"no migrations":   {SQLite, fstest.MapFS{}},
 		"no version":      {SQLite, fstest.MapFS{"first.sql": &fstest.MapFile{}}},
+		"no set's name":   {SQLite, fstest.MapFS{"1_Two-words.sql": &fstest.MapFile{}}},
 	} {
 		if _, err := Up(t.Context(), db, c.dialect, c.files); err == nil {
 			t.Errorf("%s: no error", name)

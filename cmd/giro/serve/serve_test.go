@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"strings"
+	"testing"
+
+	"giro/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
+
+// urls gives a fresh database of each kind.
+func urls(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{"sqlite": "sqlite:" + dbtest.SQLite(t), "postgres": dbtest.Postgres(t)}
+}
+
+// says checks that there is an error and that it holds all of the words.
+func says(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+// One database cannot hold the orchestrator's tables and a participant's. The
+// second is refused by every way in, and the first still serves.
+func TestOneDatabaseForTwoServices(t *testing.T) {
+	for _, order := range [][]Service{{Orchestrated, Accountsvc}, {Ledgersvc, Orchestrated}} {
+		for name, url := range urls(t) {
+			t.Run(string(order[0])+" first/"+name, func(t *testing.T) {
+				if _, err := MigrateUp(t.Context(), order[0], url); err != nil {
+					t.Fatal(err)
+				}
+				_, err := MigrateUp(t.Context(), order[1], url)
+				says(t, err, "another service", "of its own")
+				_, err = MigrationStatus(t.Context(), order[1], url)
+				says(t, err, "another service")
+				says(t, openAny(t, order[1], url), "another service")
+				if err := openAny(t, order[0], url); err != nil {
+					t.Errorf("the first: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// openAny opens a service's store and closes it.
+func openAny(t *testing.T, service Service, url string) error {
+	t.Helper()
+	var store interface{ Close() error }
+	var err error
+	if service == Orchestrated {
+		store, err = openSagas(t.Context(), url)
+	} else {
+		store, err = openBooks(t.Context(), url)
+	}
+	if err != nil {
+		return err
+	}
+	return store.Close()
+}
