@@ -9,8 +9,8 @@ import (
 )
 
 // BatchSizeMax is the most operations of one transaction. Each writes at most 6
-// rows (a refund: two operations, two lines, an account, an event), and a transaction
-// may write 1,000 (a limit of the distributed engines).
+// rows (a refund: two operations, two lines, an account, an event), a store one for
+// the batch, and a transaction may write 1,000 (a limit of the distributed engines).
 const BatchSizeMax = 128
 
 // View is what a store has loaded for one batch. Decide changes it as it goes,

@@ -50,7 +50,8 @@ type Store interface {
 	TrialBalance(ctx context.Context, tenant names.Tenant) ([]Balance, time.Time, error)
 
 	// Identity tells the store's incarnation, new when it was created or
-	// restored, and a mark that never falls while it is what it was.
+	// restored, and a mark that never falls while it is what it was: every batch
+	// that stored anything has raised it.
 	Identity(ctx context.Context) (Identity, error)
 
 	Close() error

@@ -24,11 +24,12 @@ type Store struct {
 	// refunds holds the applied refund of each debit: at most one.
 	refunds  map[book.ID]book.Stored
 	accounts map[book.AccountID]book.Account
-	// lines only grows; its length is the high-water mark.
-	lines []book.Line
+	lines    []book.Line
 	// linesOf gives the places in lines of an operation's own.
 	linesOf map[book.ID][]int
 	events  []book.Event
+	// batches counts those that stored something: the high-water mark.
+	batches int64
 }
 
 var _ store.Store = (*Store)(nil)
@@ -133,6 +134,9 @@ func (s *Store) save(changes book.Changes) {
 		s.accounts[a.AccountID] = a
 	}
 	s.events = append(s.events, changes.Events...)
+	if !changes.Empty() {
+		s.batches++
+	}
 }
 
 // Events gives the events in the order in which they were committed.

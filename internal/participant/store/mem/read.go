@@ -200,7 +200,7 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.
 func (s *Store) Identity(ctx context.Context) (store.Identity, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return store.Identity{Incarnation: s.incarnation, HighWaterMark: int64(len(s.lines))}, ctx.Err()
+	return store.Identity{Incarnation: s.incarnation, HighWaterMark: s.batches}, ctx.Err()
 }
 
 func compareIDs(a, b book.ID) int {

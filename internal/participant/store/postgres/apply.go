@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -148,6 +149,7 @@ func save(ctx context.Context, c *pgx.Conn, now time.Time, changes book.Changes)
 	queue("add lines", addLines, len(changes.Lines), lineColumns(changes.Lines))
 	queue("add events", addEvents, len(changes.Events), eventColumns(changes.Events, now))
 	queue("change accounts", changeAccounts, len(changes.Changed), changeColumns(changes.Changed))
+	queue("raise the mark", raiseMark, 1, []any{rand.IntN(markSlots)})
 	results := c.SendBatch(ctx, batch)
 	var err error
 	for _, e := range expected {

@@ -229,6 +229,44 @@ func TestC89DebitHeldOpen(t *testing.T) {
 	}
 }
 
+// Of two batches at once the later one commits first: each commit moves the mark.
+// A copy taken between the two is told from the store.
+func TestMarkMovesWithEveryCommit(t *testing.T) {
+	address := migrated(t)
+	s, holder := open(t, address), connect(t, address)
+	mark := func() int64 {
+		i, err := s.Identity(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i.HighWaterMark
+	}
+	tombstone := func(key names.TransferKey) book.Operation {
+		o := on(book.Credit, key, 1)
+		o.Kind = book.Cancel
+		return o
+	}
+	hold(t, holder, tombstone("t1"))
+	if got := <-applyLater(newEngine(t, s, 1), tombstone("t2")); got.err != nil || mark() != 1 {
+		t.Fatalf("%+v, mark %d", got, mark())
+	}
+	if _, err := holder.Exec(t.Context(), "commit"); err != nil {
+		t.Fatal(err)
+	}
+	if mark() != 2 {
+		t.Fatalf("mark %d after two commits", mark())
+	}
+}
+
+// Every counter that a batch may pick is there: without its row nothing commits.
+func TestMarkSlots(t *testing.T) {
+	var slots, least, largest int
+	err := connect(t, migrated(t)).QueryRow(t.Context(), "select count(*), min(slot), max(slot) from marks").Scan(&slots, &least, &largest)
+	if err != nil || slots != markSlots || least != 0 || largest != markSlots-1 {
+		t.Fatalf("%d slots from %d to %d, %v", slots, least, largest, err)
+	}
+}
+
 // What the constraints refuse even where the book were wrong.
 func TestC08Guards(t *testing.T) {
 	address := migrated(t)

@@ -119,5 +119,6 @@ func rowsWritten(kind book.Kind, debited bool) int {
 		}
 	}
 	_, c := book.Decide(v, operations, book.DefaultLimits)
-	return len(c.Operations) + len(c.Lines) + len(c.Opened) + len(c.Changed) + len(c.Events)
+	const mark = 1
+	return len(c.Operations) + len(c.Lines) + len(c.Opened) + len(c.Changed) + len(c.Events) + mark
 }

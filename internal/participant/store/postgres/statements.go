@@ -5,6 +5,9 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 
 const accountColumns = `tenant, account, currency, balance, floor, state, created_at, updated_at`
 
+// markSlots is how many counters the migration makes.
+const markSlots = 64
+
 // The hot statements. Each takes whole columns as arrays, so that a batch of any
 // size is one statement with one plan; the tests read the plans. Each number of
 // kind and outcome is the book's: 3 is Refund, 1 is Applied.
@@ -54,6 +57,8 @@ const (
 			as changed (tenant, account, balance, state, updated_at)
 		where a.tenant = changed.tenant and a.account = changed.account`
 
+	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
+
 	lookupOperation = `select ` + operationColumns + ` from operations where tenant = $1::text and key = $2::uuid`
 
 	listOperations = `select ` + operationColumns + ` from operations
@@ -71,12 +76,12 @@ const (
 	listAccounts = `select ` + accountColumns + ` from accounts
 		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
 
-	identity = `select incarnation, (select coalesce(max(id), 0) from lines) from meta where id = 1`
+	identity = `select incarnation, (select sum(batches)::bigint from marks) from meta where id = 1`
 )
 
 // hotStatements run on the pool whose sessions keep to indexes.
 var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addLines,
-	addEvents, changeAccounts, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity}
+	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.

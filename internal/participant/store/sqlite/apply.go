@@ -21,6 +21,7 @@ type writeStatements struct {
 	operation, refund, account      *sql.Stmt
 	addOperation, addLine, addEvent *sql.Stmt
 	openAccount, changeAccount      *sql.Stmt
+	raiseMark                       *sql.Stmt
 }
 
 func (w *writeStatements) texts() []prepared {
@@ -35,6 +36,7 @@ func (w *writeStatements) texts() []prepared {
 		{&w.addEvent, `insert into events (tenant, id, type, key, created_at) values (?, ?, ?, ?, ?)`},
 		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.changeAccount, `update accounts set balance = ?, state = ?, updated_at = ? where tenant = ? and account = ?`},
+		{&w.raiseMark, `update meta set batches = batches + 1 where id = 1`},
 	}
 }
 
@@ -154,6 +156,9 @@ func (s *Store) save(ctx context.Context, tx *sql.Tx, now time.Time, changes boo
 			a.Tenant, a.Account); err != nil {
 			return fmt.Errorf("change account: %w", err)
 		}
+	}
+	if _, err := tx.StmtContext(ctx, s.write.raiseMark).ExecContext(ctx); err != nil {
+		return fmt.Errorf("raise the mark: %w", err)
 	}
 	return nil
 }

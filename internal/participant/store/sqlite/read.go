@@ -33,7 +33,7 @@ func (r *readStatements) texts() []prepared {
 		{&r.balances, `select account, currency, cast(balance as text) from accounts where tenant = ?`},
 		{&r.faults, faults},
 		{&r.count, `select count(*) from operations where ?1 = '' or tenant = ?1`},
-		{&r.identity, `select incarnation, (select coalesce(max(id), 0) from lines) from meta`},
+		{&r.identity, `select incarnation, batches from meta where id = 1`},
 	}
 }
 

@@ -71,7 +71,22 @@ create table meta (
 );
 insert into meta (id, incarnation) values (1, gen_random_uuid()::text);
 
+-- The high-water mark is the sum of these counters. Each batch that stores
+-- anything raises one of them, so that a copy which lacks even a tombstone has a
+-- lower mark. The largest of ids that are given in order would not do: of two
+-- batches at once, the one with the higher id may commit first, and the other then
+-- moves nothing. One counter would have all batches wait for each other's COMMIT,
+-- and a row for each batch would be kept for ever. Of 64, picked at random, two
+-- batches seldom meet; it is the last lock that a batch takes, so nobody who holds
+-- one waits for another's.
+create table marks (
+    slot    smallint primary key,
+    batches bigint   not null
+);
+insert into marks (slot, batches) select slot, 0 from generate_series(0, 63) as slot;
+
 -- +goose Down
+drop table marks;
 drop table meta;
 drop table events;
 drop table lines;

@@ -43,9 +43,8 @@ create table accounts (
     constraint balance_not_below_floor check (balance >= floor)
 ) strict, without rowid;
 
--- autoincrement never gives a number twice, so the largest never falls.
 create table lines (
-    id       integer primary key autoincrement,
+    id       integer primary key,
     tenant   text    not null,
     key      blob    not null,
     account  text    not null,
@@ -68,7 +67,10 @@ create index events_unrelayed on events (created_at, tenant, id) where relayed_a
 
 create table meta (
     id          integer primary key check (id = 1),
-    incarnation text not null
+    incarnation text not null,
+    -- The high-water mark: how many batches have stored something. There is one
+    -- writer at a time, so one counter will do.
+    batches     integer not null default 0
 ) strict;
 insert into meta (id, incarnation) values (1, lower(hex(randomblob(16))));
 
