@@ -121,6 +121,21 @@ func TestCheckListen(t *testing.T) {
 	}
 }
 
+// A server that is told to stop while it starts has stopped, and nothing failed.
+func TestStopBeforeStart(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for range 20 { // whichever comes first
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rpc.NewServer(rpc.ServerConfig{}).Serve(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestServeRefusesAnOpenListener(t *testing.T) {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {

@@ -4,6 +4,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -117,5 +118,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		// would wait for them for ever.
 		s.grpc.Stop()
 	}
-	return <-served
+	if err := <-served; !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil // ctx had ended before it began
 }
