@@ -28,6 +28,9 @@ func Participant(ctx context.Context, service Service, name string, s Settings) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", service, err)
 	}
+	if err := claim(ctx, books, names.Participant(name)); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", service, err), books.Close())
+	}
 	engine := participant.New(books, participant.Config{Name: names.Participant(name)})
 	if service == Ledgersvc {
 		err = answer(ctx, service, s, ledgersvc.New(engine).Register)
@@ -36,6 +39,21 @@ func Participant(ctx context.Context, service Service, name string, s Settings) 
 	}
 	engine.Close()
 	return errors.Join(err, books.Close())
+}
+
+// claim refuses another participant's books. Two that shared one set of books would
+// see each other's accounts, and one that took another name would leave behind all
+// that is in transit under the old one.
+func claim(ctx context.Context, books store.Store, name names.Participant) error {
+	owner, err := books.Claim(ctx, name)
+	if err != nil {
+		return err
+	}
+	if owner != name {
+		return fmt.Errorf("the books in this database are those of participant %q: serve them under that name (--name %s), or give %q a database of its own",
+			owner, owner, name)
+	}
+	return nil
 }
 
 func openBooks(ctx context.Context, databaseURL string) (store.Store, error) {

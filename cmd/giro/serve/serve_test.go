@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"giro/internal/dbtest"
 )
@@ -49,6 +52,37 @@ func TestOneDatabaseForTwoServices(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Books serve under the name that served them first, again and again, and under
+// no other one, whichever service it is.
+func TestBooksKeepTheirParticipantsName(t *testing.T) {
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				if served, err := serveOnce(t, Accountsvc, "wallets", url); !served || err != nil {
+					t.Fatalf("served %v, %v", served, err)
+				}
+			}
+			for _, other := range []Service{Accountsvc, Ledgersvc} {
+				served, err := serveOnce(t, other, string(other), url)
+				says(t, err, `"wallets"`, "--name wallets", "a database of its own")
+				if served {
+					t.Errorf("%s served the books of wallets", other)
+				}
+			}
+		})
+	}
+}
+
+// serveOnce serves until it is ready, and says whether it was.
+func serveOnce(t *testing.T, service Service, name, url string) (ready bool, err error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	err = Participant(ctx, service, name, Settings{DatabaseURL: url, Listen: "127.0.0.1:0", Migrate: true,
+		StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Ready: func() { ready = true; stop() }})
+	return ready, err
 }
 
 // openAny opens a service's store and closes it.

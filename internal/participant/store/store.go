@@ -54,6 +54,10 @@ type Store interface {
 	// that stored anything has raised it.
 	Identity(ctx context.Context) (Identity, error)
 
+	// Claim makes the books the participant's if they are nobody's yet, and tells
+	// whose they are. They never change hands.
+	Claim(ctx context.Context, name names.Participant) (names.Participant, error)
+
 	Close() error
 }
 

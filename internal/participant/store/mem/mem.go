@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 )
@@ -28,6 +29,8 @@ type Store struct {
 	// linesOf gives the places in lines of an operation's own.
 	linesOf map[book.ID][]int
 	events  []book.Event
+	// owner is whose books they are.
+	owner names.Participant
 	// batches counts those that stored something: the high-water mark.
 	batches int64
 }
@@ -144,6 +147,16 @@ func (s *Store) Events() []book.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]book.Event(nil), s.events...)
+}
+
+// Claim implements store.Store.
+func (s *Store) Claim(ctx context.Context, name names.Participant) (names.Participant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner == "" && ctx.Err() == nil {
+		s.owner = name
+	}
+	return s.owner, ctx.Err()
 }
 
 // Close implements store.Store.

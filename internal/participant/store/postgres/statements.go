@@ -77,11 +77,14 @@ const (
 		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
 
 	identity = `select incarnation, (select sum(batches)::bigint from marks) from meta where id = 1`
+
+	// Of two at once, the second waits and is told the first.
+	claim = `update meta set participant = coalesce(participant, $1::text) where id = 1 returning participant`
 )
 
 // hotStatements run on the pool whose sessions keep to indexes.
 var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addLines,
-	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity}
+	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity, claim}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"giro/internal/money"
@@ -22,6 +23,7 @@ var readTests = []test{
 	{"SumsBeyond64Bits", testHugeSums},
 	{"TrialBalance", testTrialBalance},
 	{"Identity", testIdentity},
+	{"Claim", testClaim},
 }
 
 func testOperationPages(b *books) {
@@ -240,5 +242,26 @@ func testIdentity(b *books) {
 		if again := identity(); again.HighWaterMark != mark {
 			b.t.Fatalf("%s: its replay moved the mark from %d to %d", step.what, mark, again.HighWaterMark)
 		}
+	}
+}
+
+// Books are nobody's, then the first one's for ever, however many ask at once.
+func testClaim(b *books) {
+	owners := make([]names.Participant, 20)
+	errs := make([]error, len(owners))
+	var wait sync.WaitGroup
+	for i := range owners {
+		wait.Go(func() {
+			owners[i], errs[i] = b.store.Claim(context.Background(), names.Participant(fmt.Sprint("p", i)))
+		})
+	}
+	wait.Wait()
+	for i, owner := range owners {
+		if errs[i] != nil || owner == "" || owner != owners[0] {
+			b.t.Fatalf("claim %d: %q, %v; the first was told %q", i, owner, errs[i], owners[0])
+		}
+	}
+	if owner, err := b.store.Claim(context.Background(), owners[0]); err != nil || owner != owners[0] {
+		b.t.Fatalf("the owner again: %q, %v", owner, err)
 	}
 }

@@ -67,7 +67,9 @@ create index events_unrelayed on events (created_at, tenant, id) where relayed_a
 
 create table meta (
     id          smallint primary key check (id = 1),
-    incarnation text not null
+    incarnation text not null,
+    -- Whose books they are, set once, by the first who serves them.
+    participant text
 );
 insert into meta (id, incarnation) values (1, gen_random_uuid()::text);
 

@@ -68,6 +68,8 @@ create index events_unrelayed on events (created_at, tenant, id) where relayed_a
 create table meta (
     id          integer primary key check (id = 1),
     incarnation text not null,
+    -- Whose books they are, set once, by the first who serves them.
+    participant text,
     -- The high-water mark: how many batches have stored something. There is one
     -- writer at a time, so one counter will do.
     batches     integer not null default 0
