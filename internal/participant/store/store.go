@@ -25,7 +25,8 @@ type Store interface {
 	// Apply runs one batch of at most book.BatchSizeMax operations as one
 	// transaction: it loads what book.Keys, book.Debits and book.Accounts name,
 	// lets book.Decide answer, and saves the changes with their events. It tries
-	// once; see ErrTransient. An answer is given only after COMMIT.
+	// once; see ErrTransient. Where ctx ends before anything was begun, that is
+	// transient too. An answer is given only after COMMIT.
 	Apply(ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error)
 
 	// Lookup answers GetOperation (book.Lookup), from where writes are durable.

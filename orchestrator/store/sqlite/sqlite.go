@@ -130,8 +130,11 @@ func (s *Store) write(ctx context.Context, do func(ctx context.Context, tx *sql.
 	if err != nil {
 		return fmt.Errorf("sqlite: begin: %w", err)
 	}
+	// After a panic too: the connection is given back only when no transaction is
+	// open on it, and it is the only writer.
+	defer func() { _ = tx.Rollback() }()
 	if err := do(ctx, tx, row.Instant(time.Now())); err != nil {
-		return fmt.Errorf("sqlite: %w", errors.Join(err, tx.Rollback()))
+		return fmt.Errorf("sqlite: %w", err)
 	}
 	if err := tx.Commit(); err != nil {
 		// A commit that was refused leaves the transaction open.

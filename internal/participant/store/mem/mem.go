@@ -60,7 +60,7 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: nothing was begun: %w", store.ErrTransient, err)
 	}
 	answers, changes := book.Decide(s.view(operations), operations, limits)
 	if err := s.guard(changes); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"giro/internal/participant/book"
+	"giro/internal/participant/store"
 )
 
 const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
@@ -48,7 +49,8 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 	}
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
-		return nil, classify(err)
+		// Nothing was begun, so no operation of the batch is to blame.
+		return nil, fmt.Errorf("%w: wait for the writer: %w", store.ErrTransient, err)
 	}
 	defer conn.Close()
 	ctx = context.WithoutCancel(ctx)
@@ -56,9 +58,12 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", classify(err))
 	}
+	// After a panic too: the connection is given back only when no transaction is
+	// open on it, and it is the only writer.
+	defer func() { _ = tx.Rollback() }()
 	answers, err := s.decide(ctx, tx, operations, limits)
 	if err != nil {
-		return nil, errors.Join(classify(err), tx.Rollback())
+		return nil, classify(err)
 	}
 	if err := tx.Commit(); err != nil {
 		return nil, fmt.Errorf("commit: %w", classify(err))

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"giro/internal/dbtest"
 	"giro/internal/participant/book"
@@ -123,7 +125,7 @@ func TestFaultsAreFound(t *testing.T) {
 }
 
 // Another process holds the file's lock for longer than the wait: that is
-// transient, and nothing was done.
+// transient, and nothing was done; for a batch that waits for the one writer too.
 func TestBusyIsTransient(t *testing.T) {
 	path := file(t)
 	s, db := open(t, path), dbtest.OpenSQLite(t, path)
@@ -136,8 +138,19 @@ func TestBusyIsTransient(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel := book.Operation{Kind: book.Cancel, Tenant: "acme", TransferKey: "t1", Step: stepkey.Debit, Key: stepkey.StepKey{1}}
-	if _, err := s.Apply(t.Context(), []book.Operation{cancel}, book.DefaultLimits); !errors.Is(err, store.ErrTransient) {
-		t.Fatalf("%v", err)
+	errs := make(chan error, 2)
+	for range cap(errs) {
+		go func() {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			_, err := s.Apply(ctx, []book.Operation{cancel}, book.DefaultLimits)
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; !errors.Is(err, store.ErrTransient) {
+			t.Fatalf("%v", err)
+		}
 	}
 	if _, err := conn.ExecContext(t.Context(), "rollback"); err != nil {
 		t.Fatal(err)
