@@ -153,44 +153,6 @@ func applyAll(e *Engine, keys []string) (results []chan error) {
 	return results
 }
 
-// A request that no store can take fails by itself, and not its neighbours.
-func TestPoisonedRequestFailsAlone(t *testing.T) {
-	poison := errors.New("value out of range")
-	g := newGate()
-	f := &faulty{Store: funded(t)}
-	var largest atomic.Int32
-	f.apply = func(next store.Store, ctx context.Context, operations []book.Operation, l book.Limits) ([]book.Answer, error) {
-		g.pass(f.calls.Load())
-		largest.Store(max(largest.Load(), int32(len(operations))))
-		for _, o := range operations {
-			if o.TransferKey == "poison" {
-				return nil, poison
-			}
-		}
-		return next.Apply(ctx, operations, l)
-	}
-	e := engine(t, f, Config{Workers: 1})
-	first := applyAll(e, []string{"first"})
-	<-g.entered
-	keys := []string{"a", "b", "poison", "c", "d"}
-	results := applyAll(e, keys)
-	awaitDepth(t, e, len(keys))
-	close(g.leave)
-	if err := <-first[0]; err != nil {
-		t.Fatal(err)
-	}
-	for i, key := range keys {
-		err := <-results[i]
-		if (key == "poison") != errors.Is(err, poison) || (key != "poison" && err != nil) {
-			t.Errorf("%s: %v", key, err)
-		}
-	}
-	if largest.Load() != int32(len(keys)) {
-		t.Fatalf("the largest batch had %d: the test tests nothing", largest.Load())
-	}
-	wantBalance(t, f, 950)
-}
-
 // A full queue says so before anything is stored.
 func TestFullQueue(t *testing.T) {
 	g := newGate()

@@ -31,7 +31,8 @@ func Participant(ctx context.Context, service Service, name string, s Settings) 
 	if err := claim(ctx, books, names.Participant(name)); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", service, err), books.Close())
 	}
-	engine := participant.New(books, participant.Config{Name: names.Participant(name)})
+	engine := participant.New(books, participant.Config{
+		Name: names.Participant(name), Logger: s.Logger.With("service", service)})
 	if service == Ledgersvc {
 		err = answer(ctx, service, s, ledgersvc.New(engine).Register)
 	} else {

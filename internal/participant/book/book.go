@@ -90,8 +90,9 @@ func (o Operation) DebitID() ID { return ID{o.Tenant, o.DebitKey} }
 type Outcome uint8
 
 // The outcomes. Applied, Refused and Cancelled are stored, their numbers too;
-// the others are answers that leave nothing behind.
+// the others are answers that leave nothing behind. Unknown is no answer.
 const (
+	Unknown   Outcome = 0
 	Applied   Outcome = 1
 	Refused   Outcome = 2
 	Cancelled Outcome = 3

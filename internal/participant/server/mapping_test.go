@@ -14,7 +14,7 @@ import (
 // TestNumbersOfBookAndProtoAgree pins what the mapping takes for granted.
 func TestNumbersOfBookAndProtoAgree(t *testing.T) {
 	outcomes := map[book.Outcome]participantv1.Outcome{
-		0:              participantv1.Outcome_OUTCOME_UNSPECIFIED,
+		book.Unknown:   participantv1.Outcome_OUTCOME_UNSPECIFIED,
 		book.Applied:   participantv1.Outcome_OUTCOME_APPLIED,
 		book.Refused:   participantv1.Outcome_OUTCOME_REFUSED,
 		book.Cancelled: participantv1.Outcome_OUTCOME_CANCELLED,
