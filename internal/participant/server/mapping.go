@@ -19,6 +19,7 @@ import (
 const noKind book.Kind = 255
 
 // kindOf gives the book's kind of a request, and zero for one that is not given.
+// The participant's own kinds are listed and never accepted here.
 func kindOf(kind participantv1.OperationKind) book.Kind {
 	switch kind {
 	case participantv1.OperationKind_OPERATION_KIND_UNSPECIFIED:

@@ -89,16 +89,19 @@ func (s *Server) Apply(ctx context.Context, r *participantv1.ApplyRequest) (*par
 	return &participantv1.ApplyResponse{Answers: answers}, nil
 }
 
-// apply answers at most book.BatchSizeMax operations, in one transaction.
+// apply answers at most book.BatchSizeMax operations. What the engine does not know
+// of one is an answer without an outcome; of all, an error.
 func (s *Server) apply(ctx context.Context, asked []*participantv1.Operation, kinds []book.Kind) ([]*participantv1.Answer, error) {
 	out := make([]*participantv1.Answer, len(asked))
 	var operations []book.Operation
 	var places []int
 	for i, o := range asked {
-		if out[i] = refuseUnread(o); out[i] == nil {
-			operations = append(operations, fromProto(kinds[i], o))
-			places = append(places, i)
+		if o == nil {
+			out[i] = noOperation()
+			continue
 		}
+		operations = append(operations, fromProto(kinds[i], o))
+		places = append(places, i)
 	}
 	if len(operations) == 0 {
 		return out, nil
@@ -113,19 +116,10 @@ func (s *Server) apply(ctx context.Context, asked []*participantv1.Operation, ki
 	return out, nil
 }
 
-// refuseUnread answers what the book has no words for: no operation at all, and
-// the participant's own kinds, which are listed and never accepted here.
-func refuseUnread(o *participantv1.Operation) *participantv1.Answer {
-	field, words := "operation", "must be given"
-	switch {
-	case o == nil:
-	case o.GetKind() == participantv1.OperationKind_OPERATION_KIND_LOCAL:
-		field, words = "kind", "must be a debit, credit, refund or cancel"
-	default:
-		return nil
-	}
-	return &participantv1.Answer{Outcome: participantv1.Outcome_OUTCOME_INVALID, Key: o.GetKey(), Amount: o.GetAmount(),
-		Violations: []*participantv1.Violation{{Field: field, Description: words}}}
+// noOperation answers what the book has no words for.
+func noOperation() *participantv1.Answer {
+	return &participantv1.Answer{Outcome: participantv1.Outcome_OUTCOME_INVALID,
+		Violations: []*participantv1.Violation{{Field: "operation", Description: "must be given"}}}
 }
 
 // GetOperation answers with the stored outcome of a key. Unlike the calls that
@@ -133,7 +127,7 @@ func refuseUnread(o *participantv1.Operation) *participantv1.Answer {
 func (s *Server) GetOperation(ctx context.Context, r *participantv1.GetOperationRequest) (*participantv1.GetOperationResponse, error) {
 	o := r.GetOperation()
 	if o == nil {
-		return &participantv1.GetOperationResponse{Answer: refuseUnread(nil)}, nil
+		return &participantv1.GetOperationResponse{Answer: noOperation()}, nil
 	}
 	kind := kindOf(o.GetKind())
 	if o.GetKind() == participantv1.OperationKind_OPERATION_KIND_LOCAL {

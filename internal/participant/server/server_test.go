@@ -312,6 +312,15 @@ func TestKindsThatAreNotAccepted(t *testing.T) {
 			t.Errorf("kind %v: %v", kind, got)
 		}
 	}
+	// A known key is answered before the kind is judged.
+	f.single(debit("known"))
+	before++
+	for _, kind := range []participantv1.OperationKind{0, localKind, 6, 99, -1} {
+		got := f.apply(with(debit("known"), func(o *participantv1.Operation) { o.Kind = kind }))[0]
+		if got.GetOutcome() != keyReused || !slices.Equal(got.GetDifferingFields(), []string{"kind"}) {
+			t.Errorf("kind %v under a known key: %v", kind, got)
+		}
+	}
 	deposit := with(debit("t9"), func(o *participantv1.Operation) {
 		o.Kind, o.Step, o.Key, o.Counterparty = localKind, "deposit", key("t9", "deposit"), "bank"
 	})
@@ -615,6 +624,43 @@ func TestC16C41AFailingStoreIsUnknownAndGivesNothingAway(t *testing.T) {
 	_, err := f.client.Debit(ctx, &participantv1.DebitRequest{Operation: debit("t1")})
 	if rpc.Reason(err) != rpc.ReasonStopping || !strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("a closed engine: %v", err)
+	}
+}
+
+// poisoned is a store that fails over one transfer.
+type poisoned struct {
+	store.Store
+	transfer names.TransferKey
+}
+
+func (p poisoned) Apply(ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
+	for _, o := range operations {
+		if o.TransferKey == p.transfer {
+			return nil, errors.New("secret-dsn: value out of range")
+		}
+	}
+	return p.Store.Apply(ctx, operations, limits)
+}
+
+// An item of which nothing is known is answered without an outcome, which means
+// unknown, and its neighbours with theirs; a call of that item alone is an error.
+func TestAnItemOfWhichNothingIsKnown(t *testing.T) {
+	f := serve(t, poisoned{mem.New(time.Now), "poison"})
+	got := f.apply(cancel("t1", "debit"), debit("poison"), cancel("t2", "credit"))
+	for i, want := range []participantv1.Outcome{cancelled, 0, cancelled} {
+		if got[i].GetOutcome() != want {
+			t.Errorf("item %d: %v", i, got[i])
+		}
+	}
+	if want := (&participantv1.Answer{Key: key("poison", "debit"), Amount: 4000}); !proto.Equal(got[1], want) {
+		t.Errorf("%v, want the key and the amount and no more", got[1])
+	}
+	_, one := f.client.Debit(t.Context(), &participantv1.DebitRequest{Operation: debit("poison")})
+	_, all := f.client.Apply(t.Context(), &participantv1.ApplyRequest{Operations: []*participantv1.Operation{debit("poison")}})
+	for _, err := range []error{one, all} {
+		if rpc.Reason(err) != rpc.ReasonUnknown || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -229,6 +229,40 @@ func TestC89DebitHeldOpen(t *testing.T) {
 	}
 }
 
+// Another session holds one account's row for longer than a batch waits: debits of
+// other accounts in the same request are done, and the held one is when it is free.
+func TestHeldRowCostsNoOthers(t *testing.T) {
+	address := migrated(t)
+	s, holder := open(t, address), connect(t, address)
+	fund(t, s)
+	bob := func(kind book.Kind, key names.TransferKey, amount money.Minor) book.Operation {
+		o := on(kind, key, amount)
+		o.Account = "bob"
+		return o
+	}
+	if _, err := s.Apply(t.Context(), []book.Operation{bob(book.Open, "bob", 0), bob(book.Deposit, "bob", 100)}, book.DefaultLimits); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.Exec(t.Context(), "begin; select from accounts where account = 'bob' for update"); err != nil {
+		t.Fatal(err)
+	}
+	e := participant.New(s, participant.Config{Name: "wallet"})
+	defer e.Close()
+	request := []book.Operation{bob(book.Debit, "t1", 40), on(book.Debit, "t2", 40), bob(book.Debit, "t3", 40)}
+	answers, err := e.Apply(t.Context(), request)
+	if err != nil || answers[0].Outcome != book.Unknown || answers[1].Outcome != book.Applied || answers[2].Outcome != book.Unknown {
+		t.Fatalf("%+v, %v", answers, err)
+	}
+	if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	answers, err = e.Apply(t.Context(), request)
+	if err != nil || answers[0].BalanceAfter != 60 || !answers[1].Replayed || answers[2].BalanceAfter != 20 {
+		t.Fatalf("%+v, %v", answers, err)
+	}
+	wantBalance(t, s, 60)
+}
+
 // Of two batches at once the later one commits first: each commit moves the mark.
 // A copy taken between the two is told from the store.
 func TestMarkMovesWithEveryCommit(t *testing.T) {
