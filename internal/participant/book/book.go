@@ -148,7 +148,8 @@ type Stored struct {
 	// FirstRefundKey and FirstRefundMoved are set when AlreadyRefunded.
 	FirstRefundKey   stepkey.StepKey
 	FirstRefundMoved money.Minor
-	// ToSuspense says that a Refund's money went to the suspense account.
+	// ToSuspense says that a Refund's money went to the suspense account; when
+	// AlreadyRefunded, the first refund's.
 	ToSuspense bool
 }
 

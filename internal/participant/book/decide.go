@@ -222,7 +222,8 @@ func (d *decision) refund(o Operation) Answer {
 	}
 	if first, refunded := d.view.Refunds[o.DebitID()]; refunded {
 		return Answer{Stored: d.store(Stored{Operation: o, Outcome: Refused, Reason: AlreadyRefunded,
-			DebitOutcome: first.DebitOutcome, FirstRefundKey: first.Key, FirstRefundMoved: first.AmountMoved})}
+			DebitOutcome: first.DebitOutcome, FirstRefundKey: first.Key, FirstRefundMoved: first.AmountMoved,
+			ToSuspense: first.ToSuspense})}
 	}
 	if !known {
 		debit = d.tombstone(o, Debit, o.DebitKey)

@@ -70,6 +70,29 @@ func TestC06OneRefundWhateverTheKeys(t *testing.T) {
 	wantBalance(t, w, "a", 10000)
 }
 
+// A second refund says of the first where its money went, at once and whenever it
+// is asked again.
+func TestSecondRefundTellsOfSuspense(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		w := newWorld(account("a", 4000))
+		one(t, w, op(book.Debit, "k"))
+		if closed {
+			want(t, one(t, w, op(book.Close, "c")), book.Applied, 0, 0, false)
+		}
+		if first := one(t, w, op(book.Refund, "k")); first.ToSuspense != closed {
+			t.Fatalf("closed %v: %+v", closed, first)
+		}
+		other := with(op(book.Refund, "k"), func(o *book.Operation) { o.Key = key("tool", "refund") })
+		for i := range 2 {
+			got := one(t, w, other)
+			want(t, got, book.Refused, book.AlreadyRefunded, 0, i > 0)
+			if got.ToSuspense != closed || got.FirstRefundMoved != 4000 {
+				t.Errorf("closed %v: %+v", closed, got)
+			}
+		}
+	}
+}
+
 func TestC03C04RefundBeforeItsDebit(t *testing.T) {
 	w := newWorld(account("a", 10000))
 	for i := range 3 {

@@ -225,6 +225,11 @@ func testClosedRefund(b *books) {
 	if again := b.one(r); !answer.ToSuspense || again.Stored != answer.Stored {
 		b.t.Fatalf("%+v\n%+v", answer, again)
 	}
+	second := otherRefund("t1", "admin", "alice", 40)
+	refused := b.expect(second, want{outcome: book.Refused, reason: book.AlreadyRefunded})
+	if again := b.one(second); !refused.ToSuspense || again.Stored != refused.Stored {
+		b.t.Fatalf("%+v\n%+v", refused, again)
+	}
 	b.balance(tenant, "alice", 0)
 	if got := b.lines(r); len(got) != 2 || got[1].Account != book.Suspense || got[1].Amount != 40 {
 		b.t.Fatalf("lines %+v", got)

@@ -445,10 +445,12 @@ type Answer struct {
 	Violations []*Violation `protobuf:"bytes,10,rep,name=violations,proto3" json:"violations,omitempty"`
 	// Refund only: what had become of the debit.
 	DebitOutcome Outcome `protobuf:"varint,11,opt,name=debit_outcome,json=debitOutcome,proto3,enum=giro.participant.v1.Outcome" json:"debit_outcome,omitempty"`
-	// When REFUSED, ALREADY_REFUNDED: the refund that came first and what it moved.
+	// When REFUSED, ALREADY_REFUNDED: the refund that came first and what it moved
+	// (refund_to_suspense says where to).
 	FirstRefundKey    string `protobuf:"bytes,12,opt,name=first_refund_key,json=firstRefundKey,proto3" json:"first_refund_key,omitempty"`
 	FirstRefundAmount int64  `protobuf:"varint,13,opt,name=first_refund_amount,json=firstRefundAmount,proto3" json:"first_refund_amount,omitempty"`
-	// Refund only: the account could not take the money, it went to suspense.
+	// Refund only: the account could not take the money, it went to suspense. When
+	// REFUSED, ALREADY_REFUNDED, that is said of the first refund.
 	RefundToSuspense bool `protobuf:"varint,14,opt,name=refund_to_suspense,json=refundToSuspense,proto3" json:"refund_to_suspense,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1756,7 +1758,8 @@ type DescribeResponse struct {
 	BatchSizeMax int32 `protobuf:"varint,6,opt,name=batch_size_max,json=batchSizeMax,proto3" json:"batch_size_max,omitempty"`
 	// New when the store was created or restored.
 	Incarnation string `protobuf:"bytes,7,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Never falls while the store is what it was.
+	// Never falls while the store is what it was: everything that was stored has
+	// raised it. A lower one is that of an older copy.
 	HighWaterMark int64 `protobuf:"varint,8,opt,name=high_water_mark,json=highWaterMark,proto3" json:"high_water_mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

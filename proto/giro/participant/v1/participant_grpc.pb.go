@@ -60,8 +60,10 @@ type ParticipantServiceClient interface {
 	// seen; otherwise it changes nothing. It answers with the outcome of that key
 	// as it now stands.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
-	// Apply carries a batch, decided in request order in one transaction, and
-	// answers each item on its own, in the same order.
+	// Apply carries a batch, decided in request order, and answers each item on its
+	// own, in the same order. It is one transaction if it can be. An item of which
+	// nothing is known is answered with OUTCOME_UNSPECIFIED; the items after it are
+	// decided as if it had not been there.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// GetOperation answers with the stored outcome of a key, or NOT_FOUND.
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
@@ -189,8 +191,10 @@ type ParticipantServiceServer interface {
 	// seen; otherwise it changes nothing. It answers with the outcome of that key
 	// as it now stands.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
-	// Apply carries a batch, decided in request order in one transaction, and
-	// answers each item on its own, in the same order.
+	// Apply carries a batch, decided in request order, and answers each item on its
+	// own, in the same order. It is one transaction if it can be. An item of which
+	// nothing is known is answered with OUTCOME_UNSPECIFIED; the items after it are
+	// decided as if it had not been there.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// GetOperation answers with the stored outcome of a key, or NOT_FOUND.
 	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
