@@ -41,7 +41,7 @@ func testSameKeyTwice(b *books) {
 
 func testRefundAndItsDebit(b *books) {
 	b.fund(tenant, "alice", 100)
-	answers := b.apply(debit("t1", "alice", 40), refund("t1", "alice", 40), otherRefund("t1", "x", "alice", 40))
+	answers := b.apply(debit("t1", "alice", 40), refund("t1", "alice", 40), otherRefund("t1", "x", 40))
 	b.compare(answers[0], want{outcome: book.Applied, moved: 40, balance: 60})
 	b.compare(answers[1], want{outcome: book.Applied, moved: 40, balance: 100})
 	b.compare(answers[2], want{outcome: book.Refused, reason: book.AlreadyRefunded})

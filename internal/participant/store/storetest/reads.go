@@ -228,7 +228,7 @@ func testIdentity(b *books) {
 		{"refund of nothing", refund("t4", "alice", 1), want{outcome: book.Applied}},
 		{"freeze", on(tenant, book.Freeze, "k", "alice", 0), want{outcome: book.Applied}},
 		{"close", on(tenant, book.Close, "k", "alice", 0), want{outcome: book.Applied}},
-		{"refused refund", otherRefund("t4", "x", "alice", 1), want{outcome: book.Refused, reason: book.AlreadyRefunded}},
+		{"refused refund", otherRefund("t4", "x", 1), want{outcome: book.Refused, reason: book.AlreadyRefunded}},
 	} {
 		b.expect(step.run, step.want)
 		now := identity()

@@ -129,9 +129,9 @@ func testRefundOfRefused(b *books) {
 	b.balance(tenant, "alice", 10)
 }
 
-// otherRefund is a refund of the transfer's debit under a key of its own.
-func otherRefund(of, key names.TransferKey, account names.Account, amount money.Minor) book.Operation {
-	r := refund(of, account, amount)
+// otherRefund is a refund of the transfer's debit from alice under a key of its own.
+func otherRefund(of, key names.TransferKey, amount money.Minor) book.Operation {
+	r := refund(of, "alice", amount)
 	r.Key = stepkey.Derive(stepkey.V1, tenant, key, "tool")
 	return r
 }
@@ -146,7 +146,7 @@ func testRefundInSeries(b *books) {
 			b.t.Fatalf("%+v", again)
 		}
 	}
-	second := otherRefund("t1", "admin", "alice", 40)
+	second := otherRefund("t1", "admin", 40)
 	refused := b.expect(second, want{outcome: book.Refused, reason: book.AlreadyRefunded})
 	if refused.FirstRefundKey != r.Key || refused.FirstRefundMoved != 40 || refused.DebitOutcome != book.Applied {
 		b.t.Fatalf("%+v", refused)
@@ -167,7 +167,7 @@ func testRefundInParallel(b *books) {
 	for i := range answers {
 		asked := r
 		if i >= 50 {
-			asked = otherRefund("t1", names.TransferKey(fmt.Sprint("admin", i)), "alice", 40)
+			asked = otherRefund("t1", names.TransferKey(fmt.Sprint("admin", i)), 40)
 		}
 		wait.Go(func() {
 			var got []book.Answer
@@ -225,7 +225,7 @@ func testClosedRefund(b *books) {
 	if again := b.one(r); !answer.ToSuspense || again.Stored != answer.Stored {
 		b.t.Fatalf("%+v\n%+v", answer, again)
 	}
-	second := otherRefund("t1", "admin", "alice", 40)
+	second := otherRefund("t1", "admin", 40)
 	refused := b.expect(second, want{outcome: book.Refused, reason: book.AlreadyRefunded})
 	if again := b.one(second); !refused.ToSuspense || again.Stored != refused.Stored {
 		b.t.Fatalf("%+v\n%+v", refused, again)
