@@ -15,6 +15,7 @@ import (
 
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"giro/cmd/giro/environ"
 	"giro/internal/rpc"
 )
 
@@ -50,7 +51,7 @@ func (p *process) start(ctx context.Context) error {
 	//nolint:gosec,noctx // our own program; it outlives the start
 	cmd := exec.Command(p.executable, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(withoutGiro(os.Environ()), p.secrets...)
+	cmd.Env = append(environ.Without(os.Environ()), p.secrets...)
 	done, err := spawn(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
@@ -138,17 +139,6 @@ func (p *process) tail() string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
 	return strings.Join(lines[max(0, len(lines)-12):], "\n")
-}
-
-// withoutGiro leaves out the settings that are meant for the demo itself.
-func withoutGiro(environment []string) []string {
-	var kept []string
-	for _, e := range environment {
-		if !strings.HasPrefix(e, "GIRO_") {
-			kept = append(kept, e)
-		}
-	}
-	return kept
 }
 
 // freeAddress finds a loopback port that nobody listens on, below those that
