@@ -56,7 +56,15 @@ func TestSoundWorldIsOK(t *testing.T) {
 
 func TestEmptyWorldIsOK(t *testing.T) {
 	w := &world{books: map[names.Participant]*book{alpha: {name: alpha}}}
-	requireOK(t, w.audit(t))
+	r := w.audit(t)
+	requireOK(t, r)
+	for _, c := range r.Checks {
+		// Only what no audit can see has a note; the others had nothing to look at.
+		unseen := c.Number == 6 || c.Number == 7 || c.Number == 8
+		if c.Checked != 0 || (c.Note != "") != unseen {
+			t.Errorf("check %d looked at %d things and notes %q", c.Number, c.Checked, c.Note)
+		}
+	}
 }
 
 // row gives the stored operation of a transfer.

@@ -36,6 +36,9 @@ func (b *Books) Report() Report {
 	b.judgeClearing()
 	b.checks[8].note("one reading cannot tell slow from stuck; running %d, of them parked %d, in need of attention %d",
 		r.Pending, b.parked, b.attention)
+	if b.checks[9].Checked > 0 {
+		b.checks[9].note("balances as they stand; inside a batch the book's own tests check it")
+	}
 	for _, currency := range sortedKeys(resolved) {
 		b.checks[2].note("RESOLVED sagas, settled apart, left %s minor units of %s in clearing", resolved[currency], currency)
 	}

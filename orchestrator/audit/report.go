@@ -90,6 +90,5 @@ func newChecks() [len(titles)]Check {
 	}
 	checks[6].note("one reading cannot show it: the simulator and the store's compare-and-set do")
 	checks[7].note("what clients saw is not stored: the simulator and the fault tests check it")
-	checks[9].note("balances as they stand; inside a batch the book's own tests check it")
 	return checks
 }
