@@ -3,6 +3,7 @@
 package money
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sort"
@@ -16,6 +17,9 @@ type Minor int64
 // AmountMax is the largest amount of one transfer, 2^62 minor units: the
 // difference of a balance and an amount can then never leave 64 bits.
 const AmountMax Minor = 1 << 62
+
+// ErrTooLarge is Parse's where an amount is well written and above AmountMax.
+var ErrTooLarge = errors.New("more than giro moves at once")
 
 // Currency is an ISO 4217 code, upper case.
 type Currency string
@@ -80,7 +84,7 @@ func Parse(text string, currency Currency) (Minor, error) {
 	}
 	value, err := strconv.ParseInt(whole+part+strings.Repeat("0", exponent-len(part)), 10, 64)
 	if err != nil || Minor(value) > AmountMax {
-		return 0, fmt.Errorf("amount %q is more than giro moves at once", text)
+		return 0, fmt.Errorf("amount %q is %w", text, ErrTooLarge)
 	}
 	return Minor(value), nil
 }

@@ -8,10 +8,11 @@ import (
 	"google.golang.org/grpc"
 
 	"giro/cmd/giro/render"
-	"giro/internal/money"
 )
 
 type accountCommand struct {
+	toAccounts `group:"Services"`
+
 	Open    accountOpen    `cmd:"" help:"Open an account."`
 	Deposit accountDeposit `cmd:"" help:"Bring money in from outside, to an account at accountsvc."`
 	Show    accountShow    `cmd:"" help:"Show an account and its balance."`
@@ -22,7 +23,7 @@ type accountCommand struct {
 // accountName says which account, and at which service.
 type accountName struct {
 	Account string `arg:"" help:"accountsvc/NAME or ledgersvc/NAME; NAME alone with --service." placeholder:"REF"`
-	Service string `help:"The service that holds the account: accountsvc or ledgersvc." enum:",accountsvc,ledgersvc" default:"" placeholder:"NAME"`
+	Service string `help:"The service that holds the account: accountsvc or ledgersvc." enum:",accountsvc,ledgersvc" default:"" blank:"" placeholder:"NAME"`
 }
 
 // split gives the service and the account's name there.
@@ -48,18 +49,17 @@ type keyed struct {
 }
 
 // change runs one keyed request and shows the account afterwards.
-func (c *call) change(name accountName, k keyed, asJSON bool, words func(key string) []string,
+func (c *call) change(name accountName, k keyed, asJSON bool,
 	do func(ctx context.Context, a accounts, account, key string) (changed, error)) error {
 	service, account, err := name.split()
 	if err != nil {
 		return err
 	}
-	again := func(key string) string { return commandLine(words(key)...) }
-	key, err := c.drawKey(k.Key, again)
+	key, err := c.drawKey(k.Key)
 	if err != nil {
 		return err
 	}
-	return c.with(service, again(key), callTimeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return c.ask(c.changing(service, key, callTimeout), func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := do(ctx, accountsAt(service, conn), account, key)
 		if err != nil {
 			return err
@@ -88,10 +88,7 @@ Example:
 }
 
 func (a *accountOpen) Run(c *call) error {
-	words := func(key string) []string {
-		return append(a.words("open"), "--currency", a.Currency, "--key", key)
-	}
-	return c.change(a.accountName, a.keyed, a.JSON, words, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
 		return s.open(ctx, key, account, a.Currency)
 	})
 }
@@ -114,18 +111,15 @@ Example:
 }
 
 func (a *accountDeposit) Run(c *call) error {
-	minor, err := money.Parse(a.Amount, money.Currency(a.Currency))
+	minor, err := minorOf(a.Amount, a.Currency)
 	if err != nil {
-		return usage("%v", err)
+		return err
 	}
 	if service, _, err := a.split(); err == nil && service != accountsvc {
 		return usage("%s takes no deposits; fund the account by a transfer: giro transfer create --help", service)
 	}
-	words := func(key string) []string {
-		return append(a.words("deposit"), "--amount", a.Amount, "--currency", a.Currency, "--external", a.External, "--key", key)
-	}
-	return c.change(a.accountName, a.keyed, a.JSON, words, func(ctx context.Context, s accounts, account, key string) (changed, error) {
-		return s.deposit(ctx, key, account, int64(minor), a.Currency, a.External)
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+		return s.deposit(ctx, key, account, minor, a.Currency, a.External)
 	})
 }
 
@@ -144,8 +138,7 @@ Example:
 }
 
 func (a *accountFreeze) Run(c *call) error {
-	words := func(key string) []string { return append(a.words("freeze"), "--key", key) }
-	return c.change(a.accountName, a.keyed, a.JSON, words, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
 		return s.freeze(ctx, key, account)
 	})
 }
@@ -165,8 +158,7 @@ Example:
 }
 
 func (a *accountClose) Run(c *call) error {
-	words := func(key string) []string { return append(a.words("close"), "--key", key) }
-	return c.change(a.accountName, a.keyed, a.JSON, words, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
 		return s.close(ctx, key, account)
 	})
 }
@@ -189,7 +181,7 @@ func (a *accountShow) Run(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.with(service, commandLine(a.words("show")...), callTimeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return c.ask(c.reading(service, callTimeout), func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := accountsAt(service, conn).get(ctx, account)
 		if err != nil {
 			return err
@@ -200,15 +192,6 @@ func (a *accountShow) Run(c *call) error {
 		answer.show(c.Out, service)
 		return nil
 	})
-}
-
-// words is the command as it would be typed again.
-func (a accountName) words(verb string) []string {
-	words := []string{"giro", "account", verb, a.Account}
-	if a.Service != "" {
-		words = append(words, "--service", a.Service)
-	}
-	return words
 }
 
 // list joins names for people.

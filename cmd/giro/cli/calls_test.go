@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"giro/internal/rpc"
@@ -18,7 +22,8 @@ import (
 	transferv1 "giro/proto/giro/transfer/v1"
 )
 
-// service answers as a test says, over a real connection.
+// service answers as a test says, over a real connection, and keeps what it was
+// asked last, and by whom.
 type service struct {
 	transferv1.UnimplementedTransferServiceServer
 	adminv1.UnimplementedAdminServiceServer
@@ -29,31 +34,53 @@ type service struct {
 	replayed bool
 	saga     *adminv1.Saga
 	audit    []*adminv1.AuditResponse
+	// hold, if set, is called before an answer is given.
+	hold func(context.Context)
 
-	created   *transferv1.CreateTransferRequest
-	cancelled *transferv1.CancelTransferRequest
+	address   string
+	asked     proto.Message
 	principal rpc.Principal
 }
 
+func (s *service) note(ctx context.Context, asked proto.Message) {
+	s.asked, s.principal = asked, rpc.PrincipalFrom(ctx)
+	if s.hold != nil {
+		s.hold(ctx)
+	}
+}
+
+func (s *service) created() *transferv1.CreateTransferRequest {
+	r, _ := s.asked.(*transferv1.CreateTransferRequest)
+	return r
+}
+
+func (s *service) cancelled() *transferv1.CancelTransferRequest {
+	r, _ := s.asked.(*transferv1.CancelTransferRequest)
+	return r
+}
+
 func (s *service) CreateTransfer(ctx context.Context, r *transferv1.CreateTransferRequest) (*transferv1.CreateTransferResponse, error) {
-	s.created, s.principal = r, rpc.PrincipalFrom(ctx)
+	s.note(ctx, r)
 	return &transferv1.CreateTransferResponse{Transfer: s.transfer, Replayed: s.replayed, FirstTime: at(0)}, s.err
 }
 
-func (s *service) GetTransfer(context.Context, *transferv1.GetTransferRequest) (*transferv1.GetTransferResponse, error) {
+func (s *service) GetTransfer(ctx context.Context, r *transferv1.GetTransferRequest) (*transferv1.GetTransferResponse, error) {
+	s.note(ctx, r)
 	return &transferv1.GetTransferResponse{Transfer: s.transfer}, s.err
 }
 
-func (s *service) CancelTransfer(_ context.Context, r *transferv1.CancelTransferRequest) (*transferv1.CancelTransferResponse, error) {
-	s.cancelled = r
+func (s *service) CancelTransfer(ctx context.Context, r *transferv1.CancelTransferRequest) (*transferv1.CancelTransferResponse, error) {
+	s.note(ctx, r)
 	return &transferv1.CancelTransferResponse{Transfer: s.transfer}, s.err
 }
 
-func (s *service) GetSaga(context.Context, *adminv1.GetSagaRequest) (*adminv1.GetSagaResponse, error) {
+func (s *service) GetSaga(ctx context.Context, r *adminv1.GetSagaRequest) (*adminv1.GetSagaResponse, error) {
+	s.note(ctx, r)
 	return &adminv1.GetSagaResponse{Saga: s.saga}, s.err
 }
 
-func (s *service) Audit(_ *adminv1.AuditRequest, stream grpc.ServerStreamingServer[adminv1.AuditResponse]) error {
+func (s *service) Audit(r *adminv1.AuditRequest, stream grpc.ServerStreamingServer[adminv1.AuditResponse]) error {
+	s.note(stream.Context(), r)
 	for _, item := range s.audit {
 		if err := stream.Send(item); err != nil {
 			return err
@@ -62,10 +89,33 @@ func (s *service) Audit(_ *adminv1.AuditRequest, stream grpc.ServerStreamingServ
 	return s.err
 }
 
-func (s *service) OpenAccount(_ context.Context, r *accountv1.OpenAccountRequest) (*accountv1.OpenAccountResponse, error) {
-	return &accountv1.OpenAccountResponse{Account: &accountv1.Account{
-		Account: r.Account, Currency: r.Currency, State: accountv1.AccountState_ACCOUNT_STATE_OPEN, CreateTime: at(0), UpdateTime: at(0),
-	}}, s.err
+func (s *service) account(account, currency string) *accountv1.Account {
+	return &accountv1.Account{Account: account, Currency: currency, State: accountv1.AccountState_ACCOUNT_STATE_OPEN, CreateTime: at(0), UpdateTime: at(0)}
+}
+
+func (s *service) OpenAccount(ctx context.Context, r *accountv1.OpenAccountRequest) (*accountv1.OpenAccountResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.OpenAccountResponse{Account: s.account(r.Account, r.Currency)}, s.err
+}
+
+func (s *service) GetAccount(ctx context.Context, r *accountv1.GetAccountRequest) (*accountv1.GetAccountResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.GetAccountResponse{Account: s.account(r.Account, "USD")}, s.err
+}
+
+func (s *service) Deposit(ctx context.Context, r *accountv1.DepositRequest) (*accountv1.DepositResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.DepositResponse{}, s.err
+}
+
+func (s *service) Freeze(ctx context.Context, r *accountv1.FreezeRequest) (*accountv1.FreezeResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.FreezeResponse{Account: s.account(r.Account, "USD")}, s.err
+}
+
+func (s *service) Close(ctx context.Context, r *accountv1.CloseRequest) (*accountv1.CloseResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.CloseResponse{Account: s.account(r.Account, "USD")}, s.err
 }
 
 func at(seconds int) *timestamppb.Timestamp {
@@ -77,14 +127,17 @@ func transferIn(state transferv1.State, reason string) *transferv1.Transfer {
 		State: state, Reason: reason, CreateTime: at(0), UpdateTime: at(1)}
 }
 
-// serve starts a service and gives its address flags.
-func (s *service) serve(t *testing.T) []string {
+// serve starts the service, once, and gives where it listens.
+func (s *service) serve(t *testing.T) string {
 	t.Helper()
+	if s.address != "" {
+		return s.address
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerConfig{StopSecondsMax: 1})
+	server := rpc.NewServer(rpc.ServerConfig{StopSecondsMax: 1, Logger: slog.New(slog.DiscardHandler)})
 	transferv1.RegisterTransferServiceServer(server, s)
 	adminv1.RegisterAdminServiceServer(server, s)
 	accountv1.RegisterAccountServiceServer(server, s)
@@ -97,7 +150,19 @@ func (s *service) serve(t *testing.T) []string {
 			t.Error(err)
 		}
 	})
-	return []string{"--orchestrator", l.Addr().String(), "--accountsvc", l.Addr().String(), "--ledgersvc", l.Addr().String()}
+	s.address = l.Addr().String()
+	return s.address
+}
+
+// run carries out a command line against the service.
+func (s *service) run(t *testing.T, words ...string) (code int, out, errs string) {
+	t.Helper()
+	at := s.serve(t)
+	flags := []string{"--orchestrator", at}
+	if words[0] == "account" {
+		flags = []string{"--accountsvc", at, "--ledgersvc", at}
+	}
+	return run(t, slices.Concat(words, flags)...)
 }
 
 var createLine = []string{"transfer", "create", "--key", "order-1", "--from", "accountsvc/alice", "--to", "ledgersvc/shop", "--amount", "40", "--currency", "USD"}
@@ -122,7 +187,7 @@ func TestExitCodesOfCreate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &service{err: c.err, transfer: transferIn(c.state, "")}
-			code, out, errs := run(t, append(s.serve(t), createLine...)...)
+			code, out, errs := s.run(t, createLine...)
 			if code != c.code || !strings.Contains(out+errs, c.says) {
 				t.Errorf("exit code %d, %q, %q; want %d and %q", code, out, errs, c.code, c.says)
 			}
@@ -131,7 +196,7 @@ func TestExitCodesOfCreate(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	code, _, errs := run(t, append([]string{"--orchestrator", "127.0.0.1:1"}, createLine...)...)
+	code, _, errs := run(t, append(createLine[:len(createLine):len(createLine)], "--orchestrator", "127.0.0.1:1")...)
 	if code != ExitUnknown || !strings.Contains(errs, "is it running there?") || !strings.Contains(errs, "giro transfer create --key order-1 ") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
@@ -139,12 +204,11 @@ func TestNobodyThere(t *testing.T) {
 
 func TestCreateSendsWhatWasAsked(t *testing.T) {
 	s := &service{transfer: transferIn(transferv1.State_STATE_COMPLETED, "")}
-	args := append(s.serve(t), "--tenant", "acme", "--actor", "bob")
-	code, _, errs := run(t, append(append(args, createLine...), "--memo", "lunch", "--expiry", "90s")...)
+	code, _, errs := s.run(t, slices.Concat(createLine, []string{"--tenant", "acme", "--actor", "bob", "--memo", "lunch", "--expiry", "90s"})...)
 	if code != ExitOK {
 		t.Fatal(code, errs)
 	}
-	r := s.created
+	r := s.created()
 	if r.Key != "order-1" || r.Source != "accountsvc/alice" || r.Destination != "ledgersvc/shop" || r.Amount != 4000 || r.Currency != "USD" ||
 		r.Memo != "lunch" || r.Expiry.AsDuration() != 90*time.Second {
 		t.Errorf("sent %v", r)
@@ -156,28 +220,26 @@ func TestCreateSendsWhatWasAsked(t *testing.T) {
 
 func TestCreateDrawsAKeyAndSaysHowToRetry(t *testing.T) {
 	s := &service{transfer: transferIn(transferv1.State_STATE_COMPLETED, "")}
-	line := append(s.serve(t), createLine[:2]...)
-	code, _, errs := run(t, append(line, createLine[4:]...)...)
-	if code != ExitOK || len(s.created.GetKey()) != 36 || s.created.GetKey()[14] != '7' {
-		t.Fatalf("exit code %d, key %q", code, s.created.GetKey())
+	code, _, errs := s.run(t, slices.Concat(createLine[:2], createLine[4:])...)
+	if code != ExitOK || len(s.created().GetKey()) != 36 || s.created().GetKey()[14] != '7' {
+		t.Fatalf("exit code %d, key %q", code, s.created().GetKey())
 	}
-	if !strings.Contains(errs, "giro transfer create --key "+s.created.GetKey()+" --from accountsvc/alice --to ledgersvc/shop --amount 40 --currency USD") {
+	if !strings.Contains(errs, "giro transfer create --key "+s.created().GetKey()+" --from accountsvc/alice --to ledgersvc/shop --amount 40 --currency USD") {
 		t.Errorf("came %q", errs)
 	}
 }
 
 func TestCancelWithAndWithoutContents(t *testing.T) {
 	s := &service{transfer: transferIn(transferv1.State_STATE_CANCELLED, "CANCEL_ASKED")}
-	flags := s.serve(t)
-	if code, _, errs := run(t, append(flags, "transfer", "cancel", "order-1")...); code != ExitOK || s.cancelled.GetContents() != nil {
-		t.Errorf("exit code %d, %q, %v", code, errs, s.cancelled)
+	if code, _, errs := s.run(t, "transfer", "cancel", "order-1"); code != ExitOK || s.cancelled().GetContents() != nil {
+		t.Errorf("exit code %d, %q, %v", code, errs, s.asked)
 	}
-	code, _, errs := run(t, append(flags, "transfer", "cancel", "order-1", "--from", "a/b", "--to", "c/d", "--amount", "1", "--currency", "JPY")...)
-	if code != ExitOK || s.cancelled.GetContents().GetAmount() != 1 {
-		t.Errorf("exit code %d, %q, %v", code, errs, s.cancelled)
+	code, _, errs := s.run(t, "transfer", "cancel", "order-1", "--from", "a/b", "--to", "c/d", "--amount", "1", "--currency", "JPY")
+	if code != ExitOK || s.cancelled().GetContents().GetAmount() != 1 {
+		t.Errorf("exit code %d, %q, %v", code, errs, s.asked)
 	}
 	s.transfer.State = transferv1.State_STATE_COMPLETED
-	if code, _, _ := run(t, append(flags, "transfer", "cancel", "order-1")...); code != ExitRefused {
+	if code, _, _ := s.run(t, "transfer", "cancel", "order-1"); code != ExitRefused {
 		t.Errorf("a completed one: exit code %d", code)
 	}
 }
@@ -193,12 +255,11 @@ changed   2026-01-02T03:04:06.000Z
 
 func TestGetShowsTheTransfer(t *testing.T) {
 	s := &service{transfer: transferIn(transferv1.State_STATE_REFUNDED, "ACCOUNT_CLOSED")}
-	flags := s.serve(t)
-	code, out, errs := run(t, append(flags, "transfer", "get", "order-1")...)
+	code, out, errs := s.run(t, "transfer", "get", "order-1")
 	if code != ExitOK || out != goldenTransfer {
 		t.Errorf("exit code %d, %s\n%s", code, errs, out)
 	}
-	code, out, _ = run(t, append(flags, "transfer", "get", "order-1", "--json")...)
+	code, out, _ = s.run(t, "transfer", "get", "order-1", "--json")
 	if code != ExitOK || !strings.Contains(out, "    \"amount\": \"4000\",\n") || !strings.Contains(out, "    \"state\": \"STATE_REFUNDED\",\n") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
@@ -226,7 +287,7 @@ func TestSagaShow(t *testing.T) {
 			{Name: "credit", Participant: "ledgersvc", Key: "k2", Attempts: 3, FirstSentTime: at(3), LastError: "Unavailable: gone"},
 		},
 	}}
-	code, out, errs := run(t, append(s.serve(t), "saga", "show", "order-1")...)
+	code, out, errs := s.run(t, "saga", "show", "order-1")
 	if code != ExitOK || out != goldenSaga {
 		t.Errorf("exit code %d, %s\n%s", code, errs, out)
 	}
@@ -236,6 +297,14 @@ func checked(number int32, findings ...string) *adminv1.AuditResponse {
 	return &adminv1.AuditResponse{Item: &adminv1.AuditResponse_Check{Check: &adminv1.AuditCheck{
 		Number: number, Title: "it is so", Checked: 7, Findings: findings, FindingCount: int64(len(findings)),
 	}}}
+}
+
+func unchecked(number int32, note string) *adminv1.AuditResponse {
+	return &adminv1.AuditResponse{Item: &adminv1.AuditResponse_Check{Check: &adminv1.AuditCheck{Number: number, Title: "it is so", Note: note}}}
+}
+
+func verdictOf(v *adminv1.AuditVerdict) *adminv1.AuditResponse {
+	return &adminv1.AuditResponse{Item: &adminv1.AuditResponse_Verdict{Verdict: v}}
 }
 
 func verdict(ok bool, inTransit map[string]string) *adminv1.AuditResponse {
@@ -258,12 +327,14 @@ func TestAudit(t *testing.T) {
 			"audit: OK (3 transfers, 8 operations, in transit -922337203685477580.80 USD)\n"},
 		{"failed", []*adminv1.AuditResponse{checked(4, "order-1 has both"), verdict(false, nil)}, nil, ExitFailed,
 			" 4  BROKEN 1 times  it is so (7 checked)\n      order-1 has both\naudit: FAILED (3 transfers, 8 operations, in transit 0)\n"},
+		{"no rows", []*adminv1.AuditResponse{unchecked(1, ""), unchecked(6, "no reading shows it"), verdictOf(&adminv1.AuditVerdict{Ok: true})}, nil, ExitOK,
+			" 1  holds   it is so (0 checked)\n 6  unseen  it is so\n            no reading shows it\nno rows for this tenant\naudit: OK (0 transfers, 0 operations, in transit 0)\n"},
 		{"no verdict", []*adminv1.AuditResponse{checked(1)}, nil, ExitUnknown, " 1  holds   it is so (7 checked)\n"},
 		{"broken off", []*adminv1.AuditResponse{checked(1)}, status.Error(codes.Unavailable, "gone"), ExitUnknown, " 1  holds   it is so (7 checked)\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &service{audit: c.items, err: c.err}
-			code, out, errs := run(t, append(s.serve(t), "audit")...)
+			code, out, errs := s.run(t, "audit")
 			if code != c.code || out != c.out {
 				t.Errorf("exit code %d, %s\n%s", code, errs, out)
 			}
@@ -271,9 +342,29 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+func TestAuditJSONSaysWhatIsUnseen(t *testing.T) {
+	s := &service{audit: []*adminv1.AuditResponse{checked(1), checked(2, "it is not"), unchecked(3, ""), unchecked(6, "no reading shows it"), verdict(false, nil)}}
+	_, out, errs := s.run(t, "audit", "--json")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("came %s\n%s", out, errs)
+	}
+	for i, result := range []string{"holds", "broken", "holds", "unseen"} {
+		var line struct {
+			Check struct {
+				Result, Title, Note string
+				Number              int
+			}
+		}
+		if err := json.Unmarshal([]byte(lines[i]), &line); err != nil || line.Check.Result != result || line.Check.Title != "it is so" || line.Check.Number == 0 {
+			t.Errorf("%s: %v, want %s", lines[i], err, result)
+		}
+	}
+}
+
 func TestAuditJSON(t *testing.T) {
 	s := &service{audit: []*adminv1.AuditResponse{checked(1), verdict(false, nil)}}
-	code, out, errs := run(t, append(s.serve(t), "audit", "--json")...)
+	code, out, errs := s.run(t, "audit", "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != ExitFailed || len(lines) != 2 || !strings.HasPrefix(lines[1], `{"verdict":{"ok":false,"transfers":"3"`) {
 		t.Errorf("exit code %d, %s\n%s", code, errs, out)
@@ -290,9 +381,8 @@ changed  2026-01-02T03:04:05.000Z
 
 func TestAccountOpen(t *testing.T) {
 	s := &service{}
-	flags := s.serve(t)
 	for _, name := range [][]string{{"accountsvc/alice"}, {"alice", "--service", "accountsvc"}} {
-		code, out, errs := run(t, append(append(flags, "account", "open"), append(name, "--currency", "USD", "--key", "k")...)...)
+		code, out, errs := s.run(t, slices.Concat([]string{"account", "open"}, name, []string{"--currency", "USD", "--key", "k"})...)
 		if code != ExitOK || out != goldenAccount {
 			t.Errorf("%v: exit code %d, %s\n%s", name, code, errs, out)
 		}

@@ -33,10 +33,9 @@ type Streams struct {
 }
 
 // grammar is the whole command line. Every flag may also be set by an
-// environment variable, GIRO_ and the flag's name.
+// environment variable, GIRO_ and the flag's name. A command has the flags that it
+// heeds and no others: one that is accepted and ignored misleads.
 type grammar struct {
-	connection `group:"Services"`
-
 	Serve    serveCommand    `cmd:"" help:"Run one service in this process."`
 	Dev      devCommand      `cmd:"" help:"Run all three services in this process, on SQLite files, for trying things out."`
 	Demo     demoCommand     `cmd:"" help:"Play the story of exactly-once transfers, with crashes and cut wires, and audit the books."`
@@ -45,24 +44,33 @@ type grammar struct {
 	Account  accountCommand  `cmd:"" help:"Open, fund, show, freeze or close accounts."`
 	Saga     sagaCommand     `cmd:"" help:"Look inside a transfer: its steps, their keys and answers."`
 	Audit    auditCommand    `cmd:"" help:"Prove that the saga table and every participant's books agree."`
+	Help     helpCommand     `cmd:"" help:"Show the help of giro or of one command."`
+	Version  versionCommand  `cmd:"" help:"Show what this binary was built from; giro --version does too."`
 }
 
 const description = `giro moves money between accounts that live in different services, exactly once.
 
 Every flag may also be set in the environment: --orchestrator is GIRO_ORCHESTRATOR.
 
-Exit codes: 0 it is done; 1 it failed, or the audit is not OK; 2 the command line is wrong;
-3 the service said a definite no; 4 it is not known what became of it: ask again with the same key.`
+Exit codes: 0 it is done; 1 it failed, or the audit is not OK; 2 the command line is wrong, or an
+address is another service's; 3 the service said a definite no; 4 there is no answer, or not yet a final
+one: ask again, with the same key where something is to change.`
 
 // call is what every command's Run gets.
 type call struct {
 	ctx context.Context
 	Streams
-	connection *connection
+	line line
 }
 
 // Run carries out one command line and gives the exit code.
 func Run(ctx context.Context, args []string, streams Streams) int {
+	args = spelledOut(args)
+	if len(args) == 0 {
+		// Somebody looks round, or a script has lost its command: help, and no success.
+		streams.Out = streams.Err
+		return max(ExitUsage, Run(ctx, []string{"--help"}, streams))
+	}
 	var g grammar
 	exited := -1
 	parser, err := newParser(&g, streams, func(code int) { exited = code })
@@ -79,8 +87,19 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 		fmt.Fprintf(streams.Err, "See %s.\n", helpFor(err))
 		return ExitUsage
 	}
-	c := &call{ctx: ctx, Streams: streams, connection: &g.connection}
+	c := &call{ctx: ctx, Streams: streams, line: lineOf(parsed)}
+	if err := errors.Join(c.line.checkBlank(), c.checkPrincipal()); err != nil {
+		return report(streams.Err, err)
+	}
 	return report(streams.Err, parsed.Run(c))
+}
+
+// spelledOut turns the one flag that stands for a command into it.
+func spelledOut(args []string) []string {
+	if len(args) == 1 && args[0] == "--version" {
+		return []string{"version"}
+	}
+	return args
 }
 
 func newParser(g *grammar, streams Streams, exit func(int)) (*kong.Kong, error) {
@@ -90,8 +109,28 @@ func newParser(g *grammar, streams Streams, exit func(int)) (*kong.Kong, error) 
 		kong.Writers(streams.Out, streams.Err),
 		kong.Exit(exit),
 		kong.DefaultEnvars("GIRO"),
+		kong.ValueFormatter(describe),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110, FlagsLast: true, NoAppDescFormat: true}),
 	)
+}
+
+// describe is a flag's help with all that a reader has to know of it: the
+// placeholder hides its default, and the usage line alone says what is required.
+func describe(v *kong.Value) string {
+	if v.Flag == nil || v.Flag.Name == "help" {
+		return v.Help
+	}
+	var facts []string
+	if v.Required {
+		facts = append(facts, "required")
+	}
+	if v.HasDefault && v.Default != "" {
+		facts = append(facts, "default "+v.Default)
+	}
+	for _, name := range v.Flag.Envs {
+		facts = append(facts, "$"+name)
+	}
+	return strings.TrimSuffix(v.Help, ".") + " (" + strings.Join(facts, ", ") + ")."
 }
 
 // helpFor names the help of the command that was meant.

@@ -3,11 +3,21 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"giro/cmd/giro/environ"
 )
+
+// TestMain takes away what somebody has exported: flags are read from there too.
+func TestMain(m *testing.M) {
+	environ.Clear()
+	os.Exit(m.Run())
+}
 
 // run carries out a command line and gives what it wrote.
 func run(t *testing.T, args ...string) (code int, out, errs string) {
@@ -15,6 +25,12 @@ func run(t *testing.T, args ...string) (code int, out, errs string) {
 	var o, e bytes.Buffer
 	code = Run(context.Background(), args, Streams{Out: &o, Err: &e})
 	return code, o.String(), e.String()
+}
+
+func runIn(ctx context.Context, args ...string) (code int, errs string) {
+	var e bytes.Buffer
+	code = Run(ctx, args, Streams{Out: io.Discard, Err: &e})
+	return code, e.String()
 }
 
 func model(t *testing.T) *kong.Kong {
@@ -73,15 +89,20 @@ func TestUsageErrors(t *testing.T) {
 		line string
 		says string
 	}{
-		{"", "expected one of"},
 		{"nonsense", "unexpected argument nonsense"},
 		{"transfer", "expected one of"},
-		{"transfer create", "missing --from, --to, --amount and --currency"},
+		{"transfer create", "missing flags: --amount=AMOUNT, --currency=CODE, --from=REF, --to=REF"},
 		{"transfer create --from a/b --to c/d --amount 1.005 --currency USD", "at most 2 decimals"},
 		{"transfer create --from a/b --to c/d --amount 1e3 --currency USD", "write digits"},
 		{"transfer create --from a/b --to c/d --amount -1 --currency USD", "-1"},
 		{"transfer create --from a/b --to c/d --amount 1 --currency usd", "not an ISO 4217 code"},
 		{"transfer create --from a/b --to c/d --amount 1 --currency USD --timeout 0s", "--timeout"},
+		{"transfer create --from a/b --to c/d --amount 0.00 --currency USD", "amount 0.00 USD is out of range: giro moves 0.01 USD to 46116860184273879.04 USD at once"},
+		{"transfer create --from a/b --to c/d --amount 0 --currency JPY", "giro moves 1 JPY to 4611686018427387904 JPY at once"},
+		{"transfer create --from a/b --to c/d --amount 46116860184273879.05 --currency USD", "giro moves 0.01 USD to 46116860184273879.04 USD at once"},
+		{"transfer create --from a/b --to c/d --amount 99999999999999999999999 --currency KWD", "giro moves 0.001 KWD to 4611686018427387.904 KWD at once"},
+		{"transfer cancel k --from a/b --to c/d --amount 0.00 --currency USD", "giro moves 0.01 USD"},
+		{"account deposit accountsvc/a --amount 0 --currency EUR", "giro moves 0.01 EUR"},
 		{"transfer get", "<key>"},
 		{"transfer cancel k --from a/b", "missing --to, --amount and --currency"},
 		{"account open alice --currency USD", "write accountsvc/alice or ledgersvc/alice"},
@@ -92,6 +113,22 @@ func TestUsageErrors(t *testing.T) {
 		{"account show x --service bank", "--service"},
 		{"migrate up --service bank --database-url sqlite:x", "--service"},
 		{"serve accountsvc", "--database-url"},
+		{"serve accountsvc --database-url books.db", "must be postgres://USER@HOST/NAME or sqlite:FILE"},
+		{"serve accountsvc --database-url sqlite:///books.db", "write sqlite:FILE"},
+		{"serve ledgersvc --database-url sqlite:x --listen nonsense", "want host:port"},
+		{"serve ledgersvc --database-url sqlite:x --name A/B", "the name \"A/B\" must be"},
+		{"serve orchestrator --database-url sqlite:x --listen nonsense", "want host:port"},
+		{"serve orchestrator --database-url sqlite:x --participant bank=", "participant bank: its address \"\" must be HOST:PORT"},
+		{"serve orchestrator --database-url sqlite:x --participant bank=localhost", "must be HOST:PORT"},
+		{"serve orchestrator --database-url sqlite:x --participant bank=:7104", "must be HOST:PORT"},
+		{"serve orchestrator --database-url sqlite:x --participant Bank=localhost:1", "must be 1 to 63 characters"},
+		{"serve orchestrator --database-url sqlite:x --participant bank", "bank"},
+		{"serve orchestrator --database-url sqlite:x --accountsvc x", "participant accountsvc: its address \"x\" must be HOST:PORT"},
+		{"serve orchestrator --database-url sqlite:x --lease -1s", "--lease"},
+		{"migrate up --service ledgersvc --database-url mysql:x", "must be postgres://USER@HOST/NAME or sqlite:FILE"},
+		{"migrate status --service ledgersvc --database-url sqlite:x?y", "write sqlite:FILE"},
+		{"dev --orchestrator nonsense", "orchestrator: listen address \"nonsense\": want host:port"},
+		{"demo --store postgres --postgres-url postgres://u:p@ss@h/d", "percent-encode the password"},
 		{"demo --store paper", "--store"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.line)...)
@@ -112,7 +149,7 @@ func TestServeRefusesWhatItMustNotListenOn(t *testing.T) {
 	file := "sqlite:" + t.TempDir() + "/books.db"
 	for _, service := range []string{"orchestrator", "accountsvc", "ledgersvc"} {
 		code, _, errs := run(t, "serve", service, "--database-url", file, "--migrate", "--listen", "0.0.0.0:0")
-		if code != ExitFailed || !strings.Contains(errs, "--insecure") {
+		if code != ExitUsage || !strings.Contains(errs, "--insecure") {
 			t.Errorf("%s: exit code %d, %q", service, code, errs)
 		}
 	}
@@ -120,7 +157,7 @@ func TestServeRefusesWhatItMustNotListenOn(t *testing.T) {
 
 func TestServeRefusesAnUnknownDatabase(t *testing.T) {
 	code, _, errs := run(t, "serve", "accountsvc", "--database-url", "mysql://root:secret@x/y", "--listen", "127.0.0.1:0")
-	if code != ExitFailed || !strings.Contains(errs, "postgres://USER@HOST/NAME or sqlite:FILE") || strings.Contains(errs, "secret") {
+	if code != ExitUsage || !strings.Contains(errs, "postgres://USER@HOST/NAME or sqlite:FILE") || strings.Contains(errs, "secret") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
@@ -152,5 +189,15 @@ func TestCommandLineIsReadBackTheSame(t *testing.T) {
 	want := `giro transfer create --memo 'it'\''s $5' --key 'a~b'`
 	if got != want {
 		t.Errorf("came %s, want %s", got, want)
+	}
+}
+
+// TestParticipantsInTheEnvironment holds the syntax that the help tells: the last of
+// them is the one that is refused.
+func TestParticipantsInTheEnvironment(t *testing.T) {
+	t.Setenv("GIRO_PARTICIPANT", "bank=127.0.0.1:7104,till=")
+	code, _, errs := run(t, "serve", "orchestrator", "--database-url", "sqlite:x")
+	if code != ExitUsage || !strings.Contains(errs, "participant till: its address \"\"") {
+		t.Errorf("exit code %d, %s", code, errs)
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 )
 
 type sagaCommand struct {
+	toOrchestrator `group:"Services"`
+
 	Show sagaShow `cmd:"" help:"Show how one transfer is being carried out."`
 }
 
@@ -30,7 +33,7 @@ Example:
 }
 
 func (s *sagaShow) Run(c *call) error {
-	return c.with(orchestrator, commandLine("giro", "saga", "show", s.Key), callTimeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return c.ask(c.reading(orchestrator, callTimeout), func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := adminv1.NewAdminServiceClient(conn).GetSaga(ctx, &adminv1.GetSagaRequest{Key: s.Key})
 		if err != nil {
 			return err
@@ -44,6 +47,8 @@ func (s *sagaShow) Run(c *call) error {
 }
 
 type auditCommand struct {
+	toOrchestrator `group:"Services"`
+
 	AllTenants bool          `help:"Audit the books of all tenants, not only --tenant's."`
 	Timeout    time.Duration `help:"How long the audit may take." default:"10m"`
 	JSON       bool          `name:"json" help:"Write the checks and the verdict as JSON, one a line."`
@@ -61,12 +66,12 @@ func (a *auditCommand) Run(c *call) error {
 	if a.Timeout <= 0 {
 		return usage("--timeout must be more than 0")
 	}
-	request := &adminv1.AuditRequest{Tenant: c.connection.Tenant}
-	again := "giro audit"
+	request := &adminv1.AuditRequest{Tenant: a.Tenant}
 	if a.AllTenants {
-		request.Tenant, again = "", "giro audit --all-tenants"
+		request.Tenant = ""
 	}
-	return c.with(orchestrator, again, a.Timeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	asked := c.reading(orchestrator, a.Timeout)
+	return c.ask(asked, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		stream, err := adminv1.NewAdminServiceClient(conn).Audit(ctx, request)
 		if err != nil {
 			return err
@@ -74,7 +79,7 @@ func (a *auditCommand) Run(c *call) error {
 		verdict, err := a.read(c, stream)
 		switch {
 		case errors.Is(err, render.ErrNoVerdict):
-			return &failure{code: ExitUnknown, message: err.Error(), next: []string{"run it again: " + again}}
+			return asked.unanswered(err.Error())
 		case err != nil:
 			return err
 		case !verdict.GetOk():
@@ -92,10 +97,16 @@ func (a *auditCommand) read(c *call, stream render.AuditStream) (*adminv1.AuditV
 	if c.Terminal {
 		progress = c.Err
 	}
-	return render.Audit(c.Out, progress, stream)
+	none := "no rows for this tenant"
+	if a.AllTenants {
+		none = "no rows"
+	}
+	return render.Audit(c.Out, progress, none, stream)
 }
 
-// auditJSON writes every check and the verdict, one a line.
+// auditJSON writes every check and the verdict, one a line. A check says its result
+// too: that 0 were checked may mean that there was nothing, or that no audit can
+// see it.
 func auditJSON(w io.Writer, stream render.AuditStream) (*adminv1.AuditVerdict, error) {
 	var verdict *adminv1.AuditVerdict
 	for {
@@ -112,8 +123,20 @@ func auditJSON(w io.Writer, stream render.AuditStream) (*adminv1.AuditVerdict, e
 		case item.GetVerdict() != nil:
 			verdict = item.GetVerdict()
 		}
-		if err := writeJSONLine(w, item); err != nil {
+		if err := writeAuditLine(w, item); err != nil {
 			return nil, err
 		}
 	}
+}
+
+func writeAuditLine(w io.Writer, item *adminv1.AuditResponse) error {
+	if item.GetCheck() == nil {
+		return writeJSONLine(w, item)
+	}
+	raw, err := marshal(item.GetCheck())
+	if err != nil {
+		return err
+	}
+	result := fmt.Sprintf(`{"check":{"result":%q,`, render.Result(item.GetCheck()))
+	return compactLine(w, append([]byte(result), append(raw[1:], '}')...))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -33,7 +34,7 @@ Example:
 func (m *migrateUp) Run(c *call) error {
 	applied, err := serve.MigrateUp(c.ctx, serve.Service(m.Service), m.DatabaseURL)
 	if err != nil {
-		return err
+		return c.interrupted(err)
 	}
 	for _, a := range applied {
 		fmt.Fprintf(c.Out, "applied %d %s\n", a.Version, a.Name)
@@ -68,7 +69,7 @@ type migrationLine struct {
 func (m *migrateStatus) Run(c *call) error {
 	migrations, err := serve.MigrationStatus(c.ctx, serve.Service(m.Service), m.DatabaseURL)
 	if err != nil {
-		return err
+		return c.interrupted(err)
 	}
 	lines := make([]migrationLine, 0, len(migrations))
 	for _, a := range migrations {
@@ -94,4 +95,12 @@ func (m *migrateStatus) Run(c *call) error {
 		fmt.Fprintf(table, "%d\t%s\t%s\n", line.Version, applied, line.Name)
 	}
 	return table.Flush()
+}
+
+// interrupted says what Ctrl-C left behind, where it was that.
+func (c *call) interrupted(err error) error {
+	if c.ctx.Err() == nil {
+		return err
+	}
+	return errors.New("interrupted; a migration is applied whole or not at all: to go on, run the command again")
 }

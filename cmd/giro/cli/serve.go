@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"time"
 
 	"giro/cmd/giro/serve"
@@ -44,7 +42,9 @@ func (s server) settings(c *call, listen string) serve.Settings {
 type serveOrchestrator struct {
 	server
 	Listen            string            `help:"Address to listen on." default:"127.0.0.1:7101" placeholder:"HOST:PORT"`
-	Participant       map[string]string `help:"A participant and where it listens; may be repeated. accountsvc and ledgersvc are always there: at --accountsvc and --ledgersvc unless they are named here." mapsep:"," placeholder:"NAME=HOST:PORT"`
+	Participant       map[string]string `help:"A participant and where it listens; may be repeated, and in the environment several are joined by commas: a=HOST:PORT,b=HOST:PORT. accountsvc and ledgersvc are always there: at --accountsvc and --ledgersvc unless they are named here." mapsep:"," placeholder:"NAME=HOST:PORT"`
+	Accountsvc        string            `help:"Where accountsvc listens." default:"127.0.0.1:7102" placeholder:"HOST:PORT"`
+	Ledgersvc         string            `help:"Where ledgersvc listens." default:"127.0.0.1:7103" placeholder:"HOST:PORT"`
 	Lease             time.Duration     `help:"How long this replica owns its transfers without a sign of life." default:"5s"`
 	CallTimeout       time.Duration     `help:"How long one attempt of a step may take." default:"10s"`
 	RetryMin          time.Duration     `help:"The first pause before a step is tried again; pauses double, with full jitter." default:"200ms"`
@@ -62,7 +62,7 @@ Example:
 }
 
 func (s *serveOrchestrator) Run(c *call) error {
-	participants := map[string]string{accountsvc: c.connection.Accountsvc, ledgersvc: c.connection.Ledgersvc}
+	participants := map[string]string{accountsvc: s.Accountsvc, ledgersvc: s.Ledgersvc}
 	maps.Copy(participants, s.Participant)
 	return serve.Orchestrator(c.ctx, serve.OrchestratorSettings{
 		Settings:       s.settings(c, s.Listen),
@@ -111,40 +111,3 @@ Example:
 func (s *serveLedgersvc) Run(c *call) error {
 	return serve.Participant(c.ctx, serve.Ledgersvc, s.Name, s.settings(c, s.Listen))
 }
-
-type devCommand struct {
-	Dir string `help:"Folder of the SQLite files; made if it is not there." default:"giro-dev" placeholder:"DIR"`
-}
-
-func (devCommand) Help() string {
-	return `Runs the orchestrator, accountsvc and ledgersvc in this process, on loopback and the default ports, until Ctrl-C. Everything stays in the folder for the next time. For trying things out only.
-
-Example:
-
-    giro dev --dir /tmp/giro-dev`
-}
-
-func (d *devCommand) Run(c *call) error {
-	dir, err := filepath.Abs(d.Dir)
-	if err != nil {
-		return err
-	}
-	logger := slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return serve.Dev(c.ctx, dir, logger, func() { fmt.Fprintf(c.Out, devHowTo, dir) })
-}
-
-const devHowTo = `giro dev is up: orchestrator 127.0.0.1:7101, accountsvc 127.0.0.1:7102, ledgersvc 127.0.0.1:7103
-its SQLite files are in %s; callers are not asked who they are: for development only
-
-In another terminal:
-
-  giro account open accountsvc/alice --currency USD --key open-alice
-  giro account deposit accountsvc/alice --amount 100.00 --currency USD --key deposit-1
-  giro account open ledgersvc/shop --currency USD --key open-shop
-  giro transfer create --key order-1001 --from accountsvc/alice --to ledgersvc/shop --amount 40.00 --currency USD
-  giro transfer create --key order-1001 --from accountsvc/alice --to ledgersvc/shop --amount 40.00 --currency USD
-  giro saga show order-1001
-  giro audit
-
-The second create is a replay: the money moves once. Ctrl-C stops all three.
-`

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +16,20 @@ import (
 )
 
 type transferCommand struct {
+	toOrchestrator `group:"Services"`
+
 	Create transferCreate `cmd:"" help:"Move an amount from one account to another, exactly once."`
 	Get    transferGet    `cmd:"" help:"Show what became of a transfer."`
 	Cancel transferCancel `cmd:"" help:"Ask a transfer to stop, and show what became of it."`
+}
+
+// wholeContents are contents of which nothing may be missing. Its fields are those
+// of contents, which differ from them in their tags alone.
+type wholeContents struct {
+	From     string `help:"Source account, participant/account." required:"" placeholder:"REF"`
+	To       string `help:"Destination account, participant/account." required:"" placeholder:"REF"`
+	Amount   string `help:"Amount as people write it, such as 40.00." required:"" placeholder:"AMOUNT"`
+	Currency string `help:"ISO 4217 code, such as USD." required:"" placeholder:"CODE"`
 }
 
 // contents decide whether two requests are the same transfer.
@@ -31,15 +43,26 @@ type contents struct {
 // message reads the contents. Only what cannot be put into a request is judged
 // here; the service judges the rest and names every violation.
 func (c contents) message() (*transferv1.TransferContents, error) {
-	minor, err := money.Parse(c.Amount, money.Currency(c.Currency))
+	minor, err := minorOf(c.Amount, c.Currency)
 	if err != nil {
-		return nil, usage("%v", err)
+		return nil, err
 	}
-	return &transferv1.TransferContents{Source: c.From, Destination: c.To, Amount: int64(minor), Currency: c.Currency}, nil
+	return &transferv1.TransferContents{Source: c.From, Destination: c.To, Amount: minor, Currency: c.Currency}, nil
 }
 
-func (c contents) words() []string {
-	return []string{"--from", c.From, "--to", c.To, "--amount", c.Amount, "--currency", c.Currency}
+// minorOf reads an amount, and speaks of its limits in the unit that was typed: the
+// services count minor units.
+func minorOf(text, currency string) (int64, error) {
+	code := money.Currency(currency)
+	minor, err := money.Parse(text, code)
+	switch {
+	case err == nil && minor > 0:
+		return int64(minor), nil
+	case err == nil || errors.Is(err, money.ErrTooLarge):
+		return 0, usage("amount %s %s is out of range: giro moves %s to %s at once; nothing was sent",
+			text, currency, money.Format(1, code), money.Format(money.AmountMax, code))
+	}
+	return 0, usage("%v", err)
 }
 
 // missing names the flags that were not given.
@@ -54,12 +77,12 @@ func (c contents) missing() []string {
 }
 
 type transferCreate struct {
-	Key      string `help:"The transfer's key: one for each intended transfer, the same on every retry. Without it a UUIDv7 is drawn and shown." placeholder:"KEY"`
-	contents `group:"Contents"`
-	Memo     string        `help:"A note for people; does not decide whether two requests are the same." placeholder:"TEXT"`
-	Expiry   time.Duration `help:"Stop forward steps this long after the first acceptance (1s to 720h); 0: never." placeholder:"DURATION"`
-	Timeout  time.Duration `help:"How long to wait for the final state." default:"30s"`
-	JSON     bool          `name:"json" help:"Write the answer as JSON."`
+	Key           string `help:"The transfer's key: one for each intended transfer, the same on every retry. Without it a UUIDv7 is drawn and shown." placeholder:"KEY"`
+	wholeContents `group:"Contents"`
+	Memo          string        `help:"A note for people; does not decide whether two requests are the same." blank:"" placeholder:"TEXT"`
+	Expiry        time.Duration `help:"Stop forward steps this long after the first acceptance (1s to 720h); 0: never." placeholder:"DURATION"`
+	Timeout       time.Duration `help:"How long to wait for the final state." default:"30s"`
+	JSON          bool          `name:"json" help:"Write the answer as JSON."`
 }
 
 func (transferCreate) Help() string {
@@ -72,29 +95,15 @@ Example:
     giro transfer create --key order-1001 --from accountsvc/alice --to ledgersvc/shop --amount 40.00 --currency USD`
 }
 
-func (t *transferCreate) again(key string) string {
-	words := append([]string{"giro", "transfer", "create", "--key", key}, t.words()...)
-	if t.Memo != "" {
-		words = append(words, "--memo", t.Memo)
-	}
-	if t.Expiry != 0 {
-		words = append(words, "--expiry", t.Expiry.String())
-	}
-	return commandLine(words...)
-}
-
 func (t *transferCreate) Run(c *call) error {
-	if missing := t.missing(); len(missing) > 0 {
-		return usage("missing %s", list(missing))
-	}
 	if t.Timeout <= 0 {
 		return usage("--timeout must be more than 0")
 	}
-	message, err := t.message()
+	message, err := contents(t.wholeContents).message()
 	if err != nil {
 		return err
 	}
-	key, err := c.drawKey(t.Key, t.again)
+	key, err := c.drawKey(t.Key)
 	if err != nil {
 		return err
 	}
@@ -104,7 +113,8 @@ func (t *transferCreate) Run(c *call) error {
 	if t.Expiry != 0 {
 		request.Expiry = durationpb.New(t.Expiry)
 	}
-	return c.with(orchestrator, t.again(key), t.Timeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	asked := c.changing(orchestrator, key, t.Timeout)
+	return c.ask(asked, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := transferv1.NewTransferServiceClient(conn).CreateTransfer(ctx, request)
 		if err != nil {
 			return err
@@ -113,7 +123,8 @@ func (t *transferCreate) Run(c *call) error {
 			return err
 		}
 		if answer.GetReplayed() && !t.JSON {
-			fmt.Fprintf(c.Out, "replayed: this key was first accepted %s; nothing moved again\n", render.Instant(answer.GetFirstTime()))
+			fmt.Fprintf(c.Out, "replayed: this key was first accepted %s; %s\n",
+				render.Instant(answer.GetFirstTime()), render.Again(answer.GetTransfer().GetState()))
 		}
 		switch answer.GetTransfer().GetState() {
 		case transferv1.State_STATE_COMPLETED, transferv1.State_STATE_RESOLVED:
@@ -121,7 +132,7 @@ func (t *transferCreate) Run(c *call) error {
 		case transferv1.State_STATE_REFUSED, transferv1.State_STATE_REFUNDED, transferv1.State_STATE_CANCELLED:
 			return &failure{code: ExitRefused, message: "the transfer was not completed, and this stands for ever; a new attempt takes a new key"}
 		}
-		return pending(t.again(key))
+		return asked.pending()
 	})
 }
 
@@ -139,7 +150,7 @@ Example:
 }
 
 func (t *transferGet) Run(c *call) error {
-	return c.with(orchestrator, commandLine("giro", "transfer", "get", t.Key), callTimeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	return c.ask(c.reading(orchestrator, callTimeout), func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := transferv1.NewTransferServiceClient(conn).GetTransfer(ctx, &transferv1.GetTransferRequest{Key: t.Key})
 		if err != nil {
 			return err
@@ -169,7 +180,6 @@ Examples:
 
 func (t *transferCancel) Run(c *call) error {
 	request := &transferv1.CancelTransferRequest{Key: t.Key}
-	words := []string{"giro", "transfer", "cancel", t.Key}
 	switch missing := t.missing(); len(missing) {
 	case 4:
 	case 0:
@@ -178,15 +188,14 @@ func (t *transferCancel) Run(c *call) error {
 			return err
 		}
 		request.Contents = message
-		words = append(words, t.words()...)
 	default:
 		return usage("give all of the contents or none: missing %s", list(missing))
 	}
 	if t.Timeout <= 0 {
 		return usage("--timeout must be more than 0")
 	}
-	again := commandLine(words...)
-	return c.with(orchestrator, again, t.Timeout, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+	asked := c.changing(orchestrator, t.Key, t.Timeout)
+	return c.ask(asked, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		answer, err := transferv1.NewTransferServiceClient(conn).CancelTransfer(ctx, request)
 		if err != nil {
 			return err
@@ -200,7 +209,7 @@ func (t *transferCancel) Run(c *call) error {
 		case transferv1.State_STATE_COMPLETED, transferv1.State_STATE_RESOLVED:
 			return &failure{code: ExitRefused, message: "it is final and was not stopped; to give the money back, make a transfer the other way under a new key"}
 		}
-		return pending(again)
+		return asked.pending()
 	})
 }
 
@@ -210,10 +219,4 @@ func (c *call) showTransfer(answer proto.Message, t *transferv1.Transfer, asJSON
 	}
 	render.Transfer(c.Out, t)
 	return nil
-}
-
-// pending ends a command whose transfer is not final yet.
-func pending(again string) error {
-	return &failure{code: ExitUnknown, message: "the transfer is still being carried out, and goes on by itself",
-		next: []string{"to wait for it, ask again with the same key:", "  " + again}}
 }

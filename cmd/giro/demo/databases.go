@@ -86,7 +86,7 @@ func (s *server) prepare(ctx context.Context, admin string) error {
 	}
 	s.admin = u
 	if s.db, err = sql.Open("pgx", admin); err != nil {
-		return err
+		return errors.New("the PostgreSQL URL cannot be used") // the driver quotes it
 	}
 	var suffix [4]byte
 	_, _ = rand.Read(suffix[:]) // it never fails

@@ -124,7 +124,7 @@ func (s *stage) audit(ctx context.Context, began time.Time) (ok bool, err error)
 		return false, fmt.Errorf("audit: %w", err)
 	}
 	checks := &strings.Builder{}
-	verdict, err := render.Audit(checks, nil, stream)
+	verdict, err := render.Audit(checks, nil, "no rows", stream)
 	if err != nil {
 		return false, fmt.Errorf("audit: %w", err)
 	}

@@ -147,7 +147,7 @@ func (s *stage) quiesce(ctx context.Context, t *testing.T) *adminv1.AuditVerdict
 			return false, err
 		}
 		checks.Reset()
-		verdict, err = render.Audit(&checks, nil, stream)
+		verdict, err = render.Audit(&checks, nil, "no rows", stream)
 		return err == nil && verdict.GetPending() == 0, err
 	})
 	if err != nil || !verdict.GetOk() {

@@ -21,10 +21,11 @@ type AuditStream interface {
 }
 
 // Audit reads an audit to its end and writes every check and, last, the verdict
-// line. Progress goes to progress, over and over on one line; nil: nowhere.
-func Audit(w io.Writer, progress io.Writer, stream AuditStream) (*adminv1.AuditVerdict, error) {
+// line; before it, where there was nothing to check, what none says. Progress goes
+// to progress, over and over on one line; nil: nowhere.
+func Audit(w io.Writer, progress io.Writer, none string, stream AuditStream) (*adminv1.AuditVerdict, error) {
 	var verdict *adminv1.AuditVerdict
-	wrote := false
+	wrote, rows := false, false
 	clear := func() {
 		if wrote {
 			fmt.Fprint(progress, "\r\x1b[K")
@@ -47,7 +48,9 @@ func Audit(w io.Writer, progress io.Writer, stream AuditStream) (*adminv1.AuditV
 			wrote = true
 		case item.GetCheck() != nil:
 			clear()
-			Check(w, item.GetCheck())
+			c := item.GetCheck()
+			rows = rows || c.GetChecked() > 0 || c.GetFindingCount() > 0
+			Check(w, c)
 		case item.GetVerdict() != nil:
 			verdict = item.GetVerdict()
 		}
@@ -56,18 +59,40 @@ func Audit(w io.Writer, progress io.Writer, stream AuditStream) (*adminv1.AuditV
 	if verdict == nil {
 		return nil, ErrNoVerdict
 	}
+	if !rows && verdict.GetTransfers()+verdict.GetOperations() == 0 {
+		fmt.Fprintln(w, none)
+	}
 	fmt.Fprintln(w, Verdict(verdict))
 	return verdict, nil
 }
 
-// Check writes one invariant with what was checked, and what was found.
-func Check(w io.Writer, c *adminv1.AuditCheck) {
-	result, checked := "holds", fmt.Sprintf(" (%d checked)", c.GetChecked())
+// What an audit says of one invariant.
+const (
+	Holds  = "holds"
+	Broken = "broken"
+	// Unseen: this audit cannot see it, so it claims nothing.
+	Unseen = "unseen"
+)
+
+// Result is what the audit says of the invariant.
+func Result(c *adminv1.AuditCheck) string {
 	switch {
 	case c.GetFindingCount() > 0:
-		result = fmt.Sprintf("BROKEN %d times", c.GetFindingCount())
+		return Broken
 	case c.GetChecked() == 0 && c.GetNote() != "":
-		result, checked = "unseen", "" // claims nothing that it did not look at
+		return Unseen
+	}
+	return Holds
+}
+
+// Check writes one invariant with what was checked, and what was found.
+func Check(w io.Writer, c *adminv1.AuditCheck) {
+	result, checked := Result(c), fmt.Sprintf(" (%d checked)", c.GetChecked())
+	switch result {
+	case Broken:
+		result = fmt.Sprintf("BROKEN %d times", c.GetFindingCount())
+	case Unseen:
+		checked = ""
 	}
 	fmt.Fprintf(w, "%2d  %-6s  %s%s\n", c.GetNumber(), result, c.GetTitle(), checked)
 	if c.GetNote() != "" {

@@ -63,6 +63,17 @@ func Became(t *transferv1.Transfer) string {
 	return "not known"
 }
 
+// Again says in words what a replay of this state has done.
+func Again(s transferv1.State) string {
+	switch s {
+	case transferv1.State_STATE_REFUSED, transferv1.State_STATE_CANCELLED:
+		return "the same answer as then"
+	case transferv1.State_STATE_PENDING:
+		return "it is the same transfer, still under way"
+	}
+	return "nothing moved again"
+}
+
 // Fields writes name and value pairs, aligned; empty values are left out.
 func Fields(w io.Writer, pairs ...string) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

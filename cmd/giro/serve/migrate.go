@@ -21,38 +21,38 @@ type Migration struct {
 
 // MigrateUp applies what is missing and lists it.
 func MigrateUp(ctx context.Context, service Service, databaseURL string) ([]Migration, error) {
-	up, _, address, err := migrations(service, databaseURL)
+	t, err := parseTarget(databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	return list(up(ctx, address))
+	up, _ := migrations(service, t)
+	applied, err := list(up(ctx, t.address))
+	return applied, t.explain(err)
 }
 
 // MigrationStatus lists the migrations that this binary knows. It changes nothing.
 func MigrationStatus(ctx context.Context, service Service, databaseURL string) ([]Migration, error) {
-	_, status, address, err := migrations(service, databaseURL)
+	t, err := parseTarget(databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	return list(status(ctx, address))
+	_, status := migrations(service, t)
+	known, err := list(status(ctx, t.address))
+	return known, t.explain(err)
 }
 
 type migrate func(ctx context.Context, address string) ([]schema.Applied, error)
 
-func migrations(service Service, databaseURL string) (up, status migrate, address string, err error) {
-	t, err := parseTarget(databaseURL)
-	if err != nil {
-		return nil, nil, "", err
-	}
+func migrations(service Service, t target) (up, status migrate) {
 	switch {
 	case service == Orchestrated && t.sqlite:
-		return sagassqlite.Migrate, sagassqlite.MigrationStatus, t.address, nil
+		return sagassqlite.Migrate, sagassqlite.MigrationStatus
 	case service == Orchestrated:
-		return sagaspostgres.Migrate, sagaspostgres.MigrationStatus, t.address, nil
+		return sagaspostgres.Migrate, sagaspostgres.MigrationStatus
 	case t.sqlite:
-		return bookssqlite.Migrate, bookssqlite.MigrationStatus, t.address, nil
+		return bookssqlite.Migrate, bookssqlite.MigrationStatus
 	}
-	return bookspostgres.Migrate, bookspostgres.MigrationStatus, t.address, nil
+	return bookspostgres.Migrate, bookspostgres.MigrationStatus
 }
 
 func list(applied []schema.Applied, err error) ([]Migration, error) {

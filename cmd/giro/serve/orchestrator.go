@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -99,18 +100,22 @@ func (s OrchestratorSettings) check() error {
 	}{{"lease", s.Lease}, {"call timeout", s.CallTimeout}, {"least retry pause", s.RetryMin}, {"longest retry pause", s.RetryMax},
 		{"attention time", s.AttentionAfter}} {
 		if d.value < 0 {
-			return fmt.Errorf("the %s must be more than 0, not %s", d.name, d.value)
+			return wrongSetting("the %s must be more than 0, not %s", d.name, d.value)
 		}
 	}
 	if s.RetryMax != 0 && s.RetryMin > s.RetryMax {
-		return fmt.Errorf("the least retry pause (%s) is longer than the longest (%s)", s.RetryMin, s.RetryMax)
+		return wrongSetting("the least retry pause (%s) is longer than the longest (%s)", s.RetryMin, s.RetryMax)
 	}
 	if s.FlightsMax < 0 {
-		return fmt.Errorf("the number of transfers under way must be more than 0, not %d", s.FlightsMax)
+		return wrongSetting("the number of transfers under way must be more than 0, not %d", s.FlightsMax)
 	}
-	for name := range s.Participants {
+	for name, address := range s.Participants {
 		if !names.Participant(name).Valid() {
-			return fmt.Errorf("the participant's name %q must be %s", name, names.PartGrammar)
+			return wrongSetting("the participant's name %q must be %s", name, names.PartGrammar)
+		}
+		// gRPC would take one without a port, or none at all, and never reach anybody.
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return wrongSetting("participant %s: its address %q must be HOST:PORT", name, address)
 		}
 	}
 	return nil
@@ -136,10 +141,15 @@ func openSagas(ctx context.Context, databaseURL string) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	open := func() (store.Store, error) { return sagaspostgres.Open(ctx, t.address) }
 	if t.sqlite {
-		return sagassqlite.Open(ctx, t.address)
+		open = func() (store.Store, error) { return sagassqlite.Open(ctx, t.address) }
 	}
-	return sagaspostgres.Open(ctx, t.address)
+	sagas, err := open()
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	return sagas, nil
 }
 
 // owner names this process's life: another one after every start, so that a

@@ -19,7 +19,7 @@ import (
 // orchestrators register.
 func Participant(ctx context.Context, service Service, name string, s Settings) error {
 	if !names.Participant(name).Valid() {
-		return fmt.Errorf("the name %q must be %s", name, names.PartGrammar)
+		return wrongSetting("the name %q must be %s", name, names.PartGrammar)
 	}
 	if err := prepare(ctx, service, s); err != nil {
 		return err
@@ -62,8 +62,13 @@ func openBooks(ctx context.Context, databaseURL string) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	open := func() (store.Store, error) { return bookspostgres.Open(ctx, t.address) }
 	if t.sqlite {
-		return bookssqlite.Open(ctx, t.address)
+		open = func() (store.Store, error) { return bookssqlite.Open(ctx, t.address) }
 	}
-	return bookspostgres.Open(ctx, t.address)
+	books, err := open()
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	return books, nil
 }

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +20,8 @@ type Settings struct {
 	DatabaseURL string
 	// Listen is host:port.
 	Listen string
+	// listener, if set, listens there already.
+	listener net.Listener
 	// Insecure lets it listen where other machines reach it.
 	Insecure bool
 	// Migrate brings the tables up to date first.
@@ -33,6 +37,9 @@ type Settings struct {
 // opened, and migrates if asked.
 func prepare(ctx context.Context, service Service, s Settings) error {
 	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
+		return wrongSetting("%s: %v", service, err)
+	}
+	if _, err := parseTarget(s.DatabaseURL); err != nil {
 		return err
 	}
 	if !s.Migrate {
@@ -50,9 +57,12 @@ func prepare(ctx context.Context, service Service, s Settings) error {
 
 // answer serves what register registers until ctx ends.
 func answer(ctx context.Context, service Service, s Settings, register func(grpc.ServiceRegistrar)) error {
-	listener, err := net.Listen("tcp", s.Listen)
-	if err != nil {
-		return fmt.Errorf("%s: %w", service, err)
+	listener := s.listener
+	if listener == nil {
+		var err error
+		if listener, err = listen(service, s.Listen); err != nil {
+			return fmt.Errorf("%w; --listen takes another address", err)
+		}
 	}
 	server := rpc.NewServer(rpc.ServerConfig{
 		Logger:         s.Logger.With("service", service),
@@ -66,7 +76,19 @@ func answer(ctx context.Context, service Service, s Settings, register func(grpc
 	if s.Ready != nil {
 		s.Ready()
 	}
-	err = server.Serve(ctx, listener)
+	err := server.Serve(ctx, listener)
 	s.Logger.Info("stopped", "service", service)
 	return err
+}
+
+// listen takes a service's address.
+func listen(service Service, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s cannot listen on %s: another process does", service, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", service, err)
+	}
+	return listener, nil
 }
