@@ -75,7 +75,8 @@ func (q question) askAgain(message, known string, hints []string) error {
 	return &failure{code: ExitUnknown, message: message, next: append(hints, known, "  "+q.again)}
 }
 
-// definite are the codes after which it is known that the call did nothing more.
+// definite are the codes after which it is known that the call did nothing more, if
+// they come with a reason of giro's: without one, a proxy may have written them.
 // After every other one it is not known.
 var definite = map[codes.Code]bool{
 	codes.InvalidArgument:    true,
@@ -92,11 +93,11 @@ var definite = map[codes.Code]bool{
 func (q question) explain(err error, address string) error {
 	s := status.Convert(err)
 	reason := rpc.Reason(err)
-	if s.Code() == codes.Unimplemented && reason == "" {
+	if unknown := strings.HasPrefix(s.Message(), "unknown "); unknown && s.Code() == codes.Unimplemented && reason == "" {
 		return q.misdirected(s, address)
 	}
 	text, hints := q.words(s, reason)
-	if definite[s.Code()] {
+	if definite[s.Code()] && reason != "" {
 		return &failure{code: ExitRefused, message: q.service + " says no: " + text, next: append(hints, q.advice(reason)...)}
 	}
 	message := fmt.Sprintf("%s at %s: %s", q.service, address, text)

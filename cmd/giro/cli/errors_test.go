@@ -161,6 +161,34 @@ func TestAnotherServiceAtTheAddress(t *testing.T) {
 	}
 }
 
+// proxy answers every call itself, as something between us and the service may.
+func proxy(t *testing.T, answer error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error { return answer }))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-ended
+	})
+	return l.Addr().String()
+}
+
+// TestAProxysNoIsNoAnswer: the call may have gone through before.
+func TestAProxysNoIsNoAnswer(t *testing.T) {
+	for _, code := range []codes.Code{codes.PermissionDenied, codes.NotFound, codes.InvalidArgument, codes.AlreadyExists, codes.Unimplemented, codes.ResourceExhausted} {
+		at := proxy(t, status.Error(code, "not here"))
+		exit, _, errs := run(t, slices.Concat(createLine, []string{"--orchestrator", at})...)
+		if exit != ExitUnknown || !strings.Contains(errs, "not here") || !strings.Contains(errs, "it is not known what became of the call") {
+			t.Errorf("%s: exit code %d, %s", code, exit, errs)
+		}
+	}
+}
+
 func TestAnAddressNeedsAPort(t *testing.T) {
 	for _, at := range []string{"localhost", "localhost:", "10.0.0.1"} {
 		code, _, errs := run(t, slices.Concat(createLine, []string{"--orchestrator", at})...)
