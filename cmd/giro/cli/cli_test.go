@@ -129,6 +129,7 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate status --service ledgersvc --database-url sqlite:x?y", "write sqlite:FILE"},
 		{"dev --orchestrator nonsense", "orchestrator: listen address \"nonsense\": want host:port"},
 		{"demo --store postgres --postgres-url postgres://u:p@ss@h/d", "percent-encode the password"},
+		{"demo --store postgres --postgres-url postgres://u@127.0.0.1:1/d?sslmode=secret", "the database URL cannot be used: failed to configure TLS\n"},
 		{"demo --store paper", "--store"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.line)...)

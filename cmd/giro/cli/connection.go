@@ -17,8 +17,8 @@ import (
 
 // principal says who is asking.
 type principal struct {
-	Tenant string `help:"Whose accounts and transfers (development principal)." default:"default" placeholder:"NAME"`
-	Actor  string `help:"Who is asking (development principal)." default:"cli" placeholder:"NAME"`
+	Tenant string `help:"Whose accounts and transfers; for development, taken at the caller's word." default:"default" placeholder:"NAME"`
+	Actor  string `help:"Who is asking, for the records; taken at the caller's word too." default:"cli" placeholder:"NAME"`
 }
 
 // toOrchestrator are the flags of commands that ask the orchestrator.

@@ -37,6 +37,7 @@ func report(w io.Writer, err error) int {
 	if err == nil {
 		return ExitOK
 	}
+	err = serve.WithoutURL(err) // whichever way it came
 	var f *failure
 	var setting *serve.SettingError
 	switch {

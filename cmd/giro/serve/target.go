@@ -85,22 +85,26 @@ func (t target) explain(err error) error {
 	case err == nil:
 		return nil
 	case !t.sqlite:
-		return withoutURL(err)
+		return WithoutURL(err)
 	case strings.Contains(err.Error(), t.address):
 		return err
 	}
 	return fmt.Errorf("SQLite file %s: %w", t.address, err)
 }
 
-// withoutURL gives an error that quotes the URL as one that does not. The driver
-// writes "cannot parse `URL`: what is wrong (with what)".
-func withoutURL(err error) error {
+// WithoutURL gives an error of PostgreSQL's driver that quotes the URL as one that
+// does not, and every other one as it is. The driver writes "cannot parse `URL`: what
+// is wrong (with what)".
+func WithoutURL(err error) error {
 	const quoted, end = "cannot parse `", "`: "
 	text := err.Error()
 	if !strings.Contains(text, quoted) {
 		return err
 	}
-	why := text[strings.LastIndex(text, end)+len(end):]
+	why := "its driver cannot read it"
+	if at := strings.LastIndex(text, end); at >= 0 {
+		why = text[at+len(end):]
+	}
 	// What follows in brackets or after a colon may quote a part of the URL again.
 	why, _, _ = strings.Cut(why, " (")
 	why, _, _ = strings.Cut(why, ":")
