@@ -84,6 +84,9 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 	}
 	if err != nil {
 		fmt.Fprintf(streams.Err, "giro: %v\n", err)
+		if strings.HasPrefix(args[0], "-") {
+			fmt.Fprintln(streams.Err, "Flags stand after the command that heeds them.")
+		}
 		fmt.Fprintf(streams.Err, "See %s.\n", helpFor(err))
 		return ExitUsage
 	}

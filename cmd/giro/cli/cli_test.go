@@ -91,6 +91,7 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"nonsense", "unexpected argument nonsense"},
 		{"transfer", "expected one of"},
+		{"--tenant acme transfer get k", "Flags stand after the command that heeds them."},
 		{"transfer create", "missing flags: --amount=AMOUNT, --currency=CODE, --from=REF, --to=REF"},
 		{"transfer create --from a/b --to c/d --amount 1.005 --currency USD", "at most 2 decimals"},
 		{"transfer create --from a/b --to c/d --amount 1e3 --currency USD", "write digits"},
