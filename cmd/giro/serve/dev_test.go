@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
 )
 
 func devAt(dir string, taken map[Service]string) DevSettings {
@@ -68,6 +70,17 @@ func TestDevListensWhereItIsTold(t *testing.T) {
 	}
 	if err := Dev(ctx, s); err != nil || len(up) != len(devServices) {
 		t.Errorf("came %v; up %v", err, up)
+	}
+}
+
+// TestStoppedAtOnceIsNoFailure: Ctrl-C may come before the server has begun.
+func TestStoppedAtOnceIsNoFailure(t *testing.T) {
+	for range 20 {
+		ctx, stop := context.WithCancel(t.Context())
+		s := Settings{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Ready: stop}
+		if err := answer(ctx, Ledgersvc, s, func(grpc.ServiceRegistrar) {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -77,6 +77,9 @@ func answer(ctx context.Context, service Service, s Settings, register func(grpc
 		s.Ready()
 	}
 	err := server.Serve(ctx, listener)
+	if errors.Is(err, grpc.ErrServerStopped) && ctx.Err() != nil {
+		err = nil // it was told to stop before it had begun, which is no failure
+	}
 	s.Logger.Info("stopped", "service", service)
 	return err
 }
