@@ -78,7 +78,7 @@ func TestKeysAreNeverInTwoBatchesAtOnce(t *testing.T) {
 			largest = max(largest, len(items))
 			pause := time.Duration(random.IntN(5)) * time.Millisecond
 			mu.Unlock()
-			time.Sleep(pause)
+			<-time.After(pause)
 			mu.Lock()
 			defer mu.Unlock()
 			for k := range keys {

@@ -238,7 +238,7 @@ func TestABacklogForASmallLimitIsWorkedOff(t *testing.T) {
 	p := New("a", wire{
 		answer: func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) {
 			operations.Add(int64(len(r.GetOperations())))
-			time.Sleep(3 * time.Millisecond)
+			<-time.After(3 * time.Millisecond)
 			return applied(r)
 		},
 		describe: func() (*participantv1.DescribeResponse, error) {
