@@ -153,7 +153,7 @@ func Unanswered(ctx context.Context, err error) error {
 // unimplemented says that this server has no such call; the same code from another
 // one, wrapped on its way, says nothing of this one.
 func unimplemented(err error) bool {
-	s, direct := err.(interface{ GRPCStatus() *status.Status }) //nolint:errorlint // see above
+	s, direct := err.(interface{ GRPCStatus() *status.Status })
 	return direct && s.GRPCStatus().Code() == codes.Unimplemented
 }
 
