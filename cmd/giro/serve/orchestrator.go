@@ -34,9 +34,6 @@ type OrchestratorSettings struct {
 	FlightsMax         int
 }
 
-// startTimeout bounds the wait for a database that accepts and does not answer.
-const startTimeout = 30 * time.Second
-
 // Orchestrator runs one replica until ctx ends. Transfers under way then get
 // StopTimeout to become final; another replica, or the next start, goes on with
 // the rest.
@@ -56,7 +53,9 @@ func Orchestrator(ctx context.Context, s OrchestratorSettings) error {
 	if err != nil {
 		return err
 	}
-	sagas, err := openSagas(ctx, s.DatabaseURL)
+	starting, cancelStart := context.WithTimeout(ctx, startTimeout)
+	defer cancelStart()
+	sagas, err := openSagas(starting, s.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("%s: %w", Orchestrated, err)
 	}
@@ -73,8 +72,6 @@ func Orchestrator(ctx context.Context, s OrchestratorSettings) error {
 			},
 		},
 	})
-	starting, cancelStart := context.WithTimeout(ctx, startTimeout)
-	defer cancelStart()
 	if err := o.Start(starting); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", Orchestrated, err), sagas.Close())
 	}

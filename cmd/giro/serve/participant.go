@@ -24,11 +24,13 @@ func Participant(ctx context.Context, service Service, name string, s Settings) 
 	if err := prepare(ctx, service, s); err != nil {
 		return err
 	}
-	books, err := openBooks(ctx, s.DatabaseURL)
+	starting, cancelStart := context.WithTimeout(ctx, startTimeout)
+	defer cancelStart()
+	books, err := openBooks(starting, s.DatabaseURL)
 	if err != nil {
 		return fmt.Errorf("%s: %w", service, err)
 	}
-	if err := claim(ctx, books, names.Participant(name)); err != nil {
+	if err := claim(starting, books, names.Participant(name)); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", service, err), books.Close())
 	}
 	engine := participant.New(books, participant.Config{

@@ -33,6 +33,10 @@ type Settings struct {
 	Ready func()
 }
 
+// startTimeout bounds the wait for a database that accepts and does not answer, so
+// that no start waits for ever in silence.
+const startTimeout = 30 * time.Second
+
 // prepare refuses an address that must not be listened on, before anything is
 // opened, and migrates if asked.
 func prepare(ctx context.Context, service Service, s Settings) error {
