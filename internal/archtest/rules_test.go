@@ -55,11 +55,24 @@ var rules = []rule{
 		},
 	},
 	{
-		name:    "only PostgreSQL stores and dbtest import pgx",
-		reason:  "SQL and its errors stay in one room for each backend; a second user would bring a dialect layer",
+		name:    "only PostgreSQL stores, pgpool and dbtest import pgx",
+		reason:  "SQL and its errors stay in one room for each backend; a second user would bring a dialect layer. pgpool has how to connect, which would otherwise stand in every store, and be mended in one of them",
 		instead: "ask the store's interface, or add what is missing to it",
-		find:    importsOutside("github.com/jackc/", func(f *file) bool { return under(f.dir, "internal/dbtest") || isStore(f.dir, "postgres") }),
-		broken:  []map[string]string{{"orchestrator/server/a.go": "package server\nimport _ \"github.com/jackc/pgx/v5\""}},
+		find: importsOutside("github.com/jackc/", func(f *file) bool {
+			return under(f.dir, "internal/dbtest", "internal/pgpool") || isStore(f.dir, "postgres")
+		}),
+		broken: []map[string]string{{"orchestrator/server/a.go": "package server\nimport _ \"github.com/jackc/pgx/v5\""}},
+	},
+	{
+		name:    "PostgreSQL stores open no connections of their own",
+		reason:  "a connection that was not opened by pgpool may lead to a standby, or cancel a COMMIT that waits for one",
+		instead: "pgpool.Parse, and its Open or DB",
+		find:    ownConnections,
+		broken: []map[string]string{
+			{"orchestrator/store/postgres/a.go": "package postgres\nimport _ \"github.com/jackc/pgx/v5/pgxpool\""},
+			{"orchestrator/store/postgres/b.go": "package postgres\nimport _ \"github.com/jackc/pgx/v5/stdlib\""},
+			{"internal/participant/store/postgres/a.go": "package postgres\nimport \"github.com/jackc/pgx/v5\"\nvar c, _ = pgx.Connect(nil, \"\")"},
+		},
 	},
 	{
 		name:    "only SQLite stores and dbtest import the SQLite driver",
@@ -193,7 +206,7 @@ var (
 		"orchestrator/store/mem", "orchestrator/store/sqlite", "orchestrator/store/postgres", "orchestrator/store/storetest",
 		"internal/participant", "internal/participant/store", "internal/participant/store/mem",
 		"internal/participant/store/sqlite", "internal/participant/store/postgres", "internal/participant/store/storetest",
-		"internal/sim", "internal/fault/wire", "internal/dbtest", "internal/pgserver", "internal/schema",
+		"internal/sim", "internal/fault/wire", "internal/dbtest", "internal/pgserver", "internal/pgpool", "internal/schema",
 		"cmd/giro", "cmd/giro/cli", "cmd/giro/serve", "cmd/giro/demo",
 		"proto/giro/transfer/v1", "proto/giro/participant/v1",
 	)
@@ -270,6 +283,27 @@ func importsOutside(prefix string, allowed func(*file) bool) func(*tree) []strin
 	}
 }
 
+var connects = regexp.MustCompile(`\.Connect(Config|WithOptions)?$`)
+
+// ownConnections lists what connects without pgpool in the stores' own files.
+func ownConnections(tr *tree) []string {
+	found := forbidden(tr, func(f *file, imported, _ string) bool {
+		return isStore(f.dir, "postgres") && !f.test &&
+			(strings.HasSuffix(imported, "/pgxpool") || strings.HasSuffix(imported, "/pgx/v5/stdlib"))
+	})
+	for _, f := range tr.files {
+		if f.test || !isStore(f.dir, "postgres") {
+			continue
+		}
+		f.uses(func(pos token.Pos, name string) {
+			if strings.HasPrefix(name, "github.com/jackc/pgx/") && connects.MatchString(name) {
+				found = append(found, f.at(pos)+" uses "+name)
+			}
+		})
+	}
+	return found
+}
+
 // forbidden lists the imports for which bad is true.
 func forbidden(tr *tree, bad func(f *file, imported, inside string) bool) []string {
 	var found []string
@@ -288,7 +322,7 @@ var unportable = regexp.MustCompile(`(?i)\bpg_(try_)?advisory\w*|\bsavepoint\b|\
 func unportableSQL(tr *tree) []string {
 	var found []string
 	for _, f := range tr.files {
-		if f.test || !isStore(f.dir, "postgres") {
+		if f.test || !(isStore(f.dir, "postgres") || under(f.dir, "internal/pgpool")) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {

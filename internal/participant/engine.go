@@ -25,7 +25,8 @@ type Config struct {
 	Name names.Participant
 	// Limits default to book.DefaultLimits.
 	Limits book.Limits
-	// Workers is how many transactions may be under way at once; default 2.
+	// Workers is how many transactions may be under way at once; default
+	// store.WorkersDefault.
 	Workers int
 	// WaitersMax is how many requests may wait; default 10,000.
 	WaitersMax int
@@ -49,7 +50,7 @@ func New(s store.Store, config Config) *Engine {
 		config.Limits = book.DefaultLimits
 	}
 	if config.Workers == 0 {
-		config.Workers = 2
+		config.Workers = store.WorkersDefault
 	}
 	if config.WaitersMax == 0 {
 		config.WaitersMax = 10_000

@@ -332,11 +332,12 @@ func (s *Server) run(ctx context.Context) error {
 	if len(sockets)+len("/.s.PGSQL.65535") > socketPathMax {
 		sockets = "" // too long for a socket: TCP alone
 	}
-	// No CommandContext: the server outlives the start.
+	// No CommandContext: the server outlives the start. Durability (fsync,
+	// synchronous_commit) is PostgreSQL's own default: given here, a test could not
+	// turn it off.
 	cmd := exec.Command(filepath.Join(s.bin, program("postgres")), //nolint:gosec,noctx // our own program and arguments
 		"-D", s.data(), "-p", strconv.Itoa(s.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="+sockets,
-		"-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on",
 		"-c", "max_connections=200", "-c", "logging_collector=off", "-c", "log_destination=stderr")
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	s.prepare(cmd)

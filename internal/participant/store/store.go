@@ -20,6 +20,10 @@ var ErrTransient = errors.New("store: run the batch again")
 // ErrNotFound is returned where an account does not exist.
 var ErrNotFound = errors.New("store: not found")
 
+// WorkersDefault is how many transactions one engine has under way unless it is
+// told otherwise. A store keeps a connection for each of them, and one more.
+const WorkersDefault = 2
+
 // Store keeps one participant's books. All methods are safe for concurrent use.
 type Store interface {
 	// Apply runs one batch of at most book.BatchSizeMax operations as one

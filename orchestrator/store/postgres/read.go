@@ -25,7 +25,7 @@ func lookup(ctx context.Context, q querier, id saga.ID) (saga.Saga, error) {
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, id saga.ID) (saga.Saga, error) {
 	var found saga.Saga
-	err := s.read(ctx, func(ctx context.Context, q querier) (err error) {
+	err := s.view(ctx, func(ctx context.Context, q querier) (err error) {
 		found, err = lookup(ctx, q, id)
 		return err
 	})
@@ -97,7 +97,7 @@ func (s *Store) List(ctx context.Context, tenant names.Tenant, after saga.ID, li
 		sql, arguments = listTenantSQL, append(arguments, string(tenant))
 	}
 	var list []saga.Saga
-	err := s.read(ctx, func(ctx context.Context, q querier) (err error) {
+	err := s.view(ctx, func(ctx context.Context, q querier) (err error) {
 		list, err = query(ctx, q, sql, arguments...)
 		return err
 	})
@@ -111,7 +111,7 @@ func (s *Store) FinalEvents(ctx context.Context, tenant names.Tenant, after stor
 		sql, arguments = eventsTenantSQL, append(arguments, string(tenant))
 	}
 	var list []store.FinalEvent
-	err := s.read(ctx, func(ctx context.Context, q querier) error {
+	err := s.view(ctx, func(ctx context.Context, q querier) error {
 		rows, err := q.Query(ctx, sql, arguments...)
 		if err != nil {
 			return err

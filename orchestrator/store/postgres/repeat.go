@@ -9,15 +9,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"giro/internal/pgpool"
 )
 
 const (
 	attemptsMax = 8
 	// pauseMax is the longest first pause between attempts; it doubles.
 	pauseMax = 5 * time.Millisecond
-	// commitTimeout bounds a commit, which no caller's deadline cancels.
-	commitTimeout = 10 * time.Second
+	// transactionTimeout bounds what comes before COMMIT.
+	transactionTimeout = 15 * time.Second
+	// readTimeout bounds one read.
+	readTimeout = 5 * time.Second
+	// serverGrace is how long the server is waited for after it should have ended a
+	// read by itself: a connection is kept where it does.
+	serverGrace = time.Second
 )
 
 // commitError is of a COMMIT, or of a statement that commits by itself: whether it
@@ -34,15 +40,37 @@ type querier interface {
 }
 
 // read runs do, which changes nothing, and so may be run again whatever happened.
+// It is for what belongs to a write or a claim.
 func (s *Store) read(ctx context.Context, do func(context.Context, querier) error) error {
-	return s.repeat(ctx, func(conn *pgxpool.Conn) error { return do(ctx, conn) })
+	return readOn(ctx, s.pool, do)
+}
+
+// view is read for callers, on connections that they share among themselves.
+func (s *Store) view(ctx context.Context, do func(context.Context, querier) error) error {
+	return readOn(ctx, s.views, do)
+}
+
+func readOn(ctx context.Context, pool *pgpool.Pool, do func(context.Context, querier) error) error {
+	return repeat(ctx, pool, readTimeout+serverGrace, func(working context.Context, c *pgpool.Conn) error {
+		return do(working, c)
+	})
 }
 
 // alone runs do, one statement, which is a transaction by itself and spares the
 // round trips of another.
 func (s *Store) alone(ctx context.Context, do func(context.Context, querier) error) error {
-	return s.repeat(ctx, func(conn *pgxpool.Conn) error {
-		if err := do(ctx, conn); err != nil {
+	return aloneOn(ctx, s.pool, do)
+}
+
+// leasing is alone for the lease, which waits behind no other work.
+func (s *Store) leasing(ctx context.Context, do func(context.Context, querier) error) error {
+	return aloneOn(ctx, s.lease, do)
+}
+
+func aloneOn(ctx context.Context, pool *pgpool.Pool, do func(context.Context, querier) error) error {
+	return repeat(ctx, pool, transactionTimeout, func(_ context.Context, c *pgpool.Conn) error {
+		// The caller's own ctx: it reaches the wait, and never the connection.
+		if err := do(ctx, c.Alone()); err != nil {
 			return commitError{err}
 		}
 		return nil
@@ -51,17 +79,14 @@ func (s *Store) alone(ctx context.Context, do func(context.Context, querier) err
 
 // transact runs do in one transaction.
 func (s *Store) transact(ctx context.Context, do func(context.Context, querier) error) error {
-	return s.repeat(ctx, func(conn *pgxpool.Conn) error {
-		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-		if err != nil {
+	return repeat(ctx, s.pool, transactionTimeout, func(working context.Context, c *pgpool.Conn) error {
+		if err := c.Begin(working); err != nil {
 			return err
 		}
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-		defer cancel()
-		if err := do(ctx, tx); err != nil {
-			return errors.Join(err, tx.Rollback(ending))
+		if err := do(working, c); err != nil {
+			return err
 		}
-		if err := tx.Commit(ending); err != nil {
+		if err := c.Commit(); err != nil {
 			return commitError{err}
 		}
 		return nil
@@ -70,10 +95,10 @@ func (s *Store) transact(ctx context.Context, do func(context.Context, querier) 
 
 // repeat runs do again, a few times with jitter, where the server says that
 // nothing was done.
-func (s *Store) repeat(ctx context.Context, do func(*pgxpool.Conn) error) error {
+func repeat(ctx context.Context, pool *pgpool.Pool, limit time.Duration, do func(context.Context, *pgpool.Conn) error) error {
 	pause := pauseMax
 	for attempt := 1; ; attempt++ {
-		err := s.withConn(ctx, do)
+		err := pool.With(ctx, limit, do)
 		if err == nil {
 			return nil
 		}
@@ -89,62 +114,17 @@ func (s *Store) repeat(ctx context.Context, do func(*pgxpool.Conn) error) error 
 	}
 }
 
-func (s *Store) withConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
-	waiting, cancel := context.WithTimeout(ctx, acquireTimeout)
-	defer cancel()
-	conn, err := s.pool.Acquire(waiting)
-	if err != nil {
-		return fmt.Errorf("acquire a connection: %w", err)
-	}
-	defer conn.Release()
-	err = do(conn)
-	if unfit(err) {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		err = errors.Join(err, conn.Conn().Close(closing)) // the pool drops what is closed
-	}
-	return err
-}
-
-// unfit says that the connection leads to a server that cannot write or is going
-// away.
-func unfit(err error) bool {
-	switch sqlState(err) {
-	case readOnly, adminShutdown, crashShutdown, cannotConnectNow:
-		return true
-	}
-	return false
-}
-
 // nothingDone says that the transaction certainly was not carried out, and that it
 // is worth another try.
 func nothingDone(err error) bool {
 	var commit commitError
-	switch sqlState(err) {
-	case serializationFailure, deadlockDetected, readOnly, cannotConnectNow:
+	switch pgpool.State(err) {
+	case pgpool.SerializationFailure, pgpool.DeadlockDetected, pgpool.ReadOnly, pgpool.CannotConnectNow:
 		return true
-	case adminShutdown, crashShutdown:
+	case pgpool.AdminShutdown, pgpool.CrashShutdown:
 		return !errors.As(err, &commit)
 	}
 	// Nothing was sent. pgx says so too of a COMMIT that was sent on a connection
 	// that broke before its answer, so it is not asked about those.
 	return !errors.As(err, &commit) && pgconn.SafeToRetry(err)
-}
-
-// The SQLSTATEs that mean something here.
-const (
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-	readOnly             = "25006"
-	adminShutdown        = "57P01"
-	crashShutdown        = "57P02"
-	cannotConnectNow     = "57P03"
-)
-
-func sqlState(err error) string {
-	var failure *pgconn.PgError
-	if errors.As(err, &failure) {
-		return failure.Code
-	}
-	return ""
 }

@@ -152,7 +152,7 @@ func (s *Store) AskCancel(ctx context.Context, id saga.ID) (saga.Saga, error) {
 // Renew implements store.Store.
 func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (time.Time, error) {
 	var now time.Time
-	err := s.alone(ctx, func(ctx context.Context, q querier) error {
+	err := s.leasing(ctx, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, renewSQL, owner, lease.Microseconds(), row.LeaseKept.Microseconds()).Scan(&now)
 	})
 	return row.Instant(now), err
@@ -160,7 +160,7 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration) (t
 
 // Release implements store.Store.
 func (s *Store) Release(ctx context.Context, owner string) error {
-	return s.alone(ctx, func(ctx context.Context, q querier) error {
+	return s.leasing(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.Exec(ctx, releaseSQL, owner)
 		return err
 	})

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/pgpool"
 )
 
 // Apply implements store.Store. Every code path locks in one order: the accounts
@@ -24,46 +23,23 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 	if len(operations) > book.BatchSizeMax {
 		return nil, fmt.Errorf("postgres: %d operations in a batch of at most %d", len(operations), book.BatchSizeMax)
 	}
-	conn, err := acquire(ctx, s.hot)
+	var answers []book.Answer
+	err := s.hot.With(ctx, transactionSecondsMax*time.Second, func(ctx context.Context, c *pgpool.Conn) (err error) {
+		answers, err = transact(ctx, c, operations, limits)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer conn.Release()
-	answers, err := transact(ctx, conn.Conn(), operations, limits)
-	if err != nil {
-		return nil, abandon(conn, err)
+		return nil, classify(err)
 	}
 	return answers, nil
 }
 
-// abandon leaves a failed transaction and classifies its error. A connection that
-// is not clean when it is released is closed.
-func abandon(conn *pgxpool.Conn, err error) error {
-	c := conn.Conn()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	switch {
-	case c.IsClosed():
-		// Whatever it was, the connection broke with it.
-		return classifyClosed(err)
-	case discards(err):
-		return errors.Join(classify(err), c.Close(ctx))
-	case c.PgConn().TxStatus() != 'I':
-		if _, rollback := c.Exec(ctx, "rollback"); rollback != nil {
-			_ = c.Close(ctx) // the server rolls back when it notices
-		}
-	}
-	return classify(err)
-}
-
-func transact(ctx context.Context, c *pgx.Conn, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, transactionSecondsMax*time.Second)
-	defer cancel()
-	v, err := begin(ctx, c, operations)
+func transact(ctx context.Context, c *pgpool.Conn, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
+	v, err := begin(ctx, c.Conn, operations)
 	if err != nil {
 		return nil, fmt.Errorf("load operations: %w", err)
 	}
-	if err := lock(ctx, c, v, book.Accounts(operations, v.Operations)); err != nil {
+	if err := lock(ctx, c.Conn, v, book.Accounts(operations, v.Operations)); err != nil {
 		return nil, fmt.Errorf("lock accounts: %w", err)
 	}
 	answers, changes := book.Decide(v, operations, limits)
@@ -72,10 +48,10 @@ func transact(ctx context.Context, c *pgx.Conn, operations []book.Operation, lim
 		_, err := c.Exec(ctx, "rollback")
 		return answers, err
 	}
-	if err := save(ctx, c, v.Now, changes); err != nil {
+	if err := save(ctx, c.Conn, v.Now, changes); err != nil {
 		return nil, err
 	}
-	return answers, commit(ctx, c)
+	return answers, c.Commit()
 }
 
 // begin starts the transaction and loads what is stored under the batch's keys.
@@ -199,19 +175,4 @@ func compareAccounts(a, b book.Account) int {
 		return c
 	}
 	return strings.Compare(string(a.AccountID.Account), string(b.AccountID.Account))
-}
-
-// commit runs on a context of its own: once it is sent, nobody's deadline may
-// make its answer unknown.
-func commit(ctx context.Context, c *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitSecondsMax*time.Second)
-	defer cancel()
-	tag, err := c.Exec(ctx, "commit")
-	if err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	if tag.String() != "COMMIT" {
-		return fmt.Errorf("commit: the server answered %s", tag)
-	}
-	return nil
 }

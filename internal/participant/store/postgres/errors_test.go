@@ -11,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"giro/internal/participant/store"
+	"giro/internal/pgpool"
 )
 
 func TestClassify(t *testing.T) {
 	transient := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, context.Canceled,
-		pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}}
+		pgconn.ErrConnClosed, pgpool.ErrBroken, pgpool.ErrUnanswered, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}}
 	for _, code := range []string{"40001", "40P01", "40003", "25006", "57P01", "57P02", "57P03", "08000", "08003", "08006", "55P03", "53300"} {
 		transient = append(transient, &pgconn.PgError{Code: code})
 	}
@@ -35,14 +36,6 @@ func TestClassify(t *testing.T) {
 	for _, err := range plain {
 		if got := classify(err); got != err {
 			t.Errorf("%v became %v", err, got)
-		}
-	}
-}
-
-func TestDiscards(t *testing.T) {
-	for code, want := range map[string]bool{"25006": true, "57P01": true, "57P02": true, "57P03": true, "40001": false, "23514": false} {
-		if got := discards(fmt.Errorf("commit: %w", &pgconn.PgError{Code: code})); got != want {
-			t.Errorf("%s: %v", code, got)
 		}
 	}
 }

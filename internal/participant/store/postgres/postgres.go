@@ -9,29 +9,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
+	"maps"
 
 	"giro/internal/participant/store"
+	"giro/internal/pgpool"
 	"giro/internal/schema"
 )
 
 const (
-	// acquireSecondsMax bounds the wait for a connection.
-	acquireSecondsMax = 5
-	// lockMillisecondsMax bounds the wait for one row; after it the batch is run
-	// again. It is longer than the server's search for deadlocks (1 s).
-	lockMillisecondsMax = 4000
 	// transactionSecondsMax bounds what comes before COMMIT.
 	transactionSecondsMax = 15
-	// commitSecondsMax bounds the wait for COMMIT's answer.
-	commitSecondsMax = 10
-	// idleMillisecondsMax ends the transaction of a client that has gone away
-	// without a word, so that its locks do not stay.
-	idleMillisecondsMax = 30_000
+	// readSecondsMax bounds one read by index. The server ends it, and is waited
+	// for a little longer, so that the connection is kept.
+	readSecondsMax = 5
+	// reportSecondsMax bounds a report, which reads whole tables.
+	reportSecondsMax = 120
+	// applyConnsMin is enough for one engine's transactions and one more, whose
+	// COMMIT is still waited for.
+	applyConnsMin = store.WorkersDefault + 1
+	// readConnsMin is how many connections reads have at the least.
+	readConnsMin = 2
 	// reportConnsMax is how many reports run at once.
 	reportConnsMax = 2
 )
@@ -47,12 +44,15 @@ func migrations() fs.FS {
 	return sub
 }
 
-// Store is the books in one database.
+// Store is the books in one database. Each kind of work has connections of its
+// own, so that no crowd of readers keeps the money waiting.
 type Store struct {
-	// hot serves operations, by index alone.
-	hot *pgxpool.Pool
+	// hot serves Apply, by index alone.
+	hot *pgpool.Pool
+	// reads serves look-ups and lists, by index alone.
+	reads *pgpool.Pool
 	// reports serves Sums and TrialBalance, with whatever plan is best.
-	reports *pgxpool.Pool
+	reports *pgpool.Pool
 }
 
 var _ store.Store = (*Store)(nil)
@@ -67,67 +67,55 @@ var hotSettings = map[string]string{
 	"plan_cache_mode":  "force_generic_plan",
 }
 
-// Open opens the books at a postgres:// URL, on which pool_max_conns bounds the
-// connections (pgxpool's settings). It refuses a schema that this binary cannot
-// serve, and a database whose commits are not durable.
+// Open opens the books at a postgres:// URL. Its pool_max_conns bounds the
+// connections for operations and reads together: reads have a quarter, at least
+// 2, and operations the rest, at least one more than an engine's workers; less
+// than 5 counts as 5. An engine with more workers than the default needs more.
+// Reports have 2 beside those. Open refuses a schema that this binary cannot
+// serve; no connection leads to a standby, or to a database whose commits are not
+// durable.
 func Open(ctx context.Context, url string) (*Store, error) {
-	hot, err := poolConfig(url)
+	config, err := pgpool.Parse(url)
 	if err != nil {
 		return nil, err
 	}
-	if err := check(ctx, hot); err != nil {
-		return nil, fmt.Errorf("books in %s: %w", hot.ConnConfig.Database, err)
+	db := config.DB()
+	if err := errors.Join(schema.Require(ctx, db, schema.Postgres, migrations()), db.Close()); err != nil {
+		return nil, fmt.Errorf("books in %s: %w", config.Name(), err)
 	}
-	reports := hot.Copy()
-	reports.MaxConns, reports.MinConns, reports.MinIdleConns = reportConnsMax, 0, 0
-	for name, value := range hotSettings {
-		hot.ConnConfig.RuntimeParams[name] = value
-	}
+	apply, reads := split(config.Conns())
 	s := &Store{}
-	if s.hot, err = pgxpool.NewWithConfig(ctx, hot); err != nil {
-		return nil, fmt.Errorf("open books: %w", err)
-	}
-	if s.reports, err = pgxpool.NewWithConfig(ctx, reports); err != nil {
-		return nil, errors.Join(fmt.Errorf("open books: %w", err), s.Close())
+	for _, kind := range []struct {
+		pool     **pgpool.Pool
+		size     int
+		settings map[string]string
+	}{
+		{&s.hot, apply, hotSettings},
+		{&s.reads, reads, bounded(hotSettings, readSecondsMax)},
+		{&s.reports, reportConnsMax, bounded(nil, reportSecondsMax)},
+	} {
+		if *kind.pool, err = config.Open(ctx, kind.size, kind.settings); err != nil {
+			return nil, errors.Join(fmt.Errorf("open books: %w", err), s.Close())
+		}
 	}
 	return s, nil
 }
 
-func poolConfig(url string) (*pgxpool.Config, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
-	}
-	params := config.ConnConfig.RuntimeParams
-	params["lock_timeout"] = fmt.Sprint(lockMillisecondsMax)
-	params["idle_in_transaction_session_timeout"] = fmt.Sprint(idleMillisecondsMax)
-	if config.ConnConfig.ValidateConnect == nil {
-		// Never a replica, which may lag: not even for reading.
-		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	return config, nil
+// split shares the connections out.
+func split(conns int) (apply, reads int) {
+	reads = max(readConnsMin, conns/4)
+	return max(applyConnsMin, conns-reads), reads
 }
 
-// check refuses a database that would break a promise.
-func check(ctx context.Context, config *pgxpool.Config) error {
-	db := stdlib.OpenDB(*config.ConnConfig.Copy())
-	err := schema.Require(ctx, db, schema.Postgres, migrations())
-	if err == nil {
-		err = checkDurable(ctx, db)
+// bounded adds the time after which the server ends a statement. Never where
+// something commits.
+func bounded(settings map[string]string, seconds int) map[string]string {
+	settings = maps.Clone(settings)
+	if settings == nil {
+		settings = map[string]string{}
 	}
-	return errors.Join(err, db.Close())
-}
-
-// checkDurable refuses a session that answers COMMIT before it is on the disk.
-func checkDurable(ctx context.Context, db *sql.DB) error {
-	var value string
-	if err := db.QueryRowContext(ctx, "show synchronous_commit").Scan(&value); err != nil {
-		return err
-	}
-	if value == "off" {
-		return errors.New("synchronous_commit is off for this user or database: an answer could be lost after it was given; set it on")
-	}
-	return nil
+	settings["statement_timeout"] = fmt.Sprint(seconds * 1000)
+	return settings
 }
 
 // Migrate brings the schema up to date and lists what was applied.
@@ -145,33 +133,20 @@ func MigrationStatus(ctx context.Context, url string) ([]schema.Applied, error) 
 }
 
 func migration(url string, run func(*sql.DB) ([]schema.Applied, error)) ([]schema.Applied, error) {
-	// pgxpool's parser, so that pool settings on the URL do no harm here.
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgpool.Parse(url)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
+		return nil, err
 	}
-	db := stdlib.OpenDB(*config.ConnConfig)
+	db := config.DB()
 	list, err := run(db)
 	return list, errors.Join(err, db.Close())
 }
 
-// Close implements store.Store. It waits for the transactions under way.
+// Close implements store.Store. It waits for the transactions under way, but not
+// for ever.
 func (s *Store) Close() error {
-	for _, pool := range []*pgxpool.Pool{s.hot, s.reports} {
-		if pool != nil {
-			pool.Close()
-		}
+	if err := pgpool.Close(s.hot, s.reads, s.reports); err != nil {
+		return fmt.Errorf("close books: %w", err)
 	}
 	return nil
-}
-
-// acquire takes a connection. Those who wait do so here, with a bound.
-func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, acquireSecondsMax*time.Second)
-	defer cancel()
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("acquire a connection: %w", classify(err))
-	}
-	return conn, nil
 }

@@ -13,18 +13,18 @@ import (
 	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/pgpool"
 )
 
 // query runs one hot statement and collects its rows.
 func query[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], statement string, arguments ...any) ([]T, error) {
-	conn, err := acquire(ctx, s.hot)
+	var all []T
+	err := s.reads.With(ctx, (readSecondsMax+1)*time.Second, func(ctx context.Context, c *pgpool.Conn) (err error) {
+		all, err = collect(ctx, c, scan, statement, arguments...)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer conn.Release()
-	all, err := collect(ctx, conn.Conn(), scan, statement, arguments...)
-	if err != nil {
-		return nil, abandon(conn, err)
+		return nil, classify(err)
 	}
 	return all, nil
 }
@@ -136,18 +136,13 @@ func (s *Store) Identity(ctx context.Context) (store.Identity, error) {
 	return found[0], nil
 }
 
-// report runs several statements in one snapshot.
-func (s *Store) report(ctx context.Context, run func(pgx.Tx) error) error {
-	conn, err := acquire(ctx, s.reports)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
+// report runs several statements in one snapshot. A caller that goes away does
+// not end it: it is not begun again and again by those who do not wait.
+func (s *Store) report(ctx context.Context, run func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	if err := pgx.BeginTxFunc(ctx, conn, options, run); err != nil {
-		return abandon(conn, err)
-	}
-	return nil
+	return classify(s.reports.With(ctx, (reportSecondsMax+1)*time.Second, func(ctx context.Context, c *pgpool.Conn) error {
+		return pgx.BeginTxFunc(ctx, c, options, func(tx pgx.Tx) error { return run(ctx, tx) })
+	}))
 }
 
 func scanBalance(row pgx.CollectableRow) (tenantBalance, error) {
@@ -164,7 +159,7 @@ type tenantBalance struct {
 // Sums implements store.Store.
 func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, error) {
 	var sums store.Sums
-	err := s.report(ctx, func(tx pgx.Tx) error {
+	err := s.report(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var err error
 		if sums.Currencies, err = collect(ctx, tx, scanCurrency, sumCurrencies, string(tenant)); err != nil {
 			return err
@@ -207,7 +202,7 @@ func scanFault(row pgx.CollectableRow) (store.AccountFault, error) {
 func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
 	var now time.Time
 	var balances []store.Balance
-	err := s.report(ctx, func(tx pgx.Tx) error {
+	err := s.report(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, loadNow).Scan(&now); err != nil || tenant == "" {
 			return err
 		}
