@@ -5,6 +5,7 @@ package participant
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 
 	"giro/internal/batch"
@@ -66,7 +67,23 @@ func New(s store.Store, config Config) *Engine {
 		batch.Config{Workers: config.Workers, WeightMax: book.BatchSizeMax, WaitersMax: config.WaitersMax},
 		func(operations []book.Operation) int { return len(operations) },
 		e.applyTogether)
+	seed := maphash.MakeSeed()
+	e.queue.KeepApart(func(operations []book.Operation) []uint64 { return rowsOf(seed, operations) })
 	return e
+}
+
+// rowsOf names what the operations lock: their accounts, their keys, the keys of
+// debits. So one replica's transactions never wait for each other in the database,
+// and work on one account, however much, holds up no other.
+func rowsOf(seed maphash.Seed, operations []book.Operation) []uint64 {
+	var rows []uint64
+	for _, id := range book.Accounts(operations, nil) {
+		rows = append(rows, maphash.Comparable(seed, id))
+	}
+	for _, id := range book.Keys(operations) {
+		rows = append(rows, maphash.Comparable(seed, id))
+	}
+	return rows
 }
 
 // Name is the participant's registered name.

@@ -41,6 +41,10 @@ func (c *Conn) Commit() error {
 	tag, err := await(context.Background(), c, func(ctx context.Context) (pgconn.CommandTag, error) {
 		return c.Exec(ctx, "commit")
 	})
+	return committed(tag, err)
+}
+
+func committed(tag pgconn.CommandTag, err error) error {
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -48,6 +52,26 @@ func (c *Conn) Commit() error {
 		return fmt.Errorf("commit: the server answered %s", tag)
 	}
 	return nil
+}
+
+// CommitBatch runs the statements in order and ends the transaction, in one round
+// trip. After one that fails nothing more is run, so that nothing is committed.
+// The batch is not used afterwards. See Commit.
+func (c *Conn) CommitBatch(batch *pgx.Batch) error {
+	batch.Queue("commit")
+	tag, err := await(context.Background(), c, func(ctx context.Context) (pgconn.CommandTag, error) {
+		results := c.SendBatch(ctx, batch)
+		var tag pgconn.CommandTag
+		var err error
+		for i := 0; i < batch.Len() && err == nil; i++ {
+			tag, err = results.Exec()
+		}
+		if closed := results.Close(); err == nil {
+			err = closed
+		}
+		return tag, err
+	})
+	return committed(tag, err)
 }
 
 // Alone gives c for statements each of which is a transaction by itself.

@@ -21,6 +21,7 @@ const (
 	CrashShutdown        = "57P02"
 	CannotConnectNow     = "57P03" // the server starts up or recovers
 	IdleSession          = "57P05" // the session was idle for too long
+	UniqueViolation      = "23505"
 )
 
 // State is the server's word in err, or empty.

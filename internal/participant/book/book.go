@@ -144,7 +144,8 @@ type Stored struct {
 	AmountMoved money.Minor
 	// BalanceAfter is the account's, in minor units, when Applied.
 	BalanceAfter money.Minor
-	// FirstTime is the database's clock when the outcome was stored.
+	// FirstTime is the database's clock when the outcome was stored. Along the lines
+	// of one account it never falls, even if the clock does.
 	FirstTime time.Time
 	// DebitOutcome is what had become of a Refund's debit.
 	DebitOutcome Outcome
@@ -154,6 +155,37 @@ type Stored struct {
 	// ToSuspense says that a Refund's money went to the suspense account; when
 	// AlreadyRefunded, the first refund's.
 	ToSuspense bool
+	Entry
+}
+
+// Entry is the journal entry of an operation that moved money: its two sides. So
+// an operation's row is its entry, and no entry can fail to balance.
+type Entry struct {
+	// Booked is the account that was changed; empty where nothing moved.
+	Booked names.Account
+	// Against is the other side, an account of the participant's own.
+	Against names.Account
+	// Delta is what Booked was changed by, minor units; Against by the opposite.
+	Delta money.Minor
+	// Seq numbers the lines of Booked from 1, in the order in which its balance
+	// was changed; 0 where Booked is an account of the participant's own.
+	Seq int64
+}
+
+// Sides are the two lines of the operation's entry, ordered by account; none
+// where nothing moved.
+func (s Stored) Sides() []Line {
+	if s.Delta == 0 {
+		return nil
+	}
+	lines := []Line{
+		{Tenant: s.Tenant, Key: s.Key, Account: s.Booked, Currency: s.Currency, Amount: s.Delta},
+		{Tenant: s.Tenant, Key: s.Key, Account: s.Against, Currency: s.Currency, Amount: -s.Delta},
+	}
+	if lines[0].Account > lines[1].Account {
+		lines[0], lines[1] = lines[1], lines[0]
+	}
+	return lines
 }
 
 // Answer is what the participant says of one operation.
@@ -190,10 +222,12 @@ type AccountID struct {
 // and Balance = the sum of the account's lines, at every commit.
 type Account struct {
 	AccountID
-	Currency  money.Currency
-	Balance   money.Minor
-	Floor     money.Minor
-	State     AccountState
+	Currency money.Currency
+	Balance  money.Minor
+	Floor    money.Minor
+	State    AccountState
+	// Seq is the number of its last line.
+	Seq       int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -243,4 +277,6 @@ type Event struct {
 	// Type is the operation's kind.
 	Type string
 	Key  stepkey.StepKey
+	// Time is the operation's.
+	Time time.Time
 }

@@ -8,10 +8,11 @@ import (
 	"giro/internal/stepkey"
 )
 
-// BatchSizeMax is the most operations of one transaction. Each writes at most 6
-// rows (a refund: two operations, two lines, an account, an event), a store one for
-// the batch, and a transaction may write 1,000 (a limit of the distributed engines).
-const BatchSizeMax = 128
+// BatchSizeMax is the most operations of one transaction. Each writes at most 3
+// rows (a debit: operation, account, event; a refund of an unseen debit: two
+// operations, an event), a transaction one more, and it may write 1,000 (a limit
+// of the distributed engines).
+const BatchSizeMax = 300
 
 // View is what a store has loaded for one batch. Decide changes it as it goes,
 // so that each operation sees what the ones before it did.
@@ -26,11 +27,10 @@ type View struct {
 	Accounts map[AccountID]Account
 }
 
-// Changes are the rows that a batch adds (Operations, Lines, Events), opens
-// (Opened) and changes (Changed: balance, state, updated at).
+// Changes are the rows that a batch adds (Operations, Events), opens (Opened) and
+// changes (Changed: balance, state, seq, updated at).
 type Changes struct {
 	Operations []Stored
-	Lines      []Line
 	Opened     []Account
 	Changed    []Account
 	Events     []Event
@@ -177,10 +177,11 @@ func (d *decision) answer(o Operation) Answer {
 	case Close:
 		account.State = StateClosed
 	}
+	at := d.view.Now
 	if account.State != was {
-		d.put(account)
+		at = d.put(account).UpdatedAt
 	}
-	return Answer{Stored: d.apply(Stored{Operation: o, BalanceAfter: account.Balance})}
+	return Answer{Stored: d.apply(at, Stored{Operation: o, BalanceAfter: account.Balance})}
 }
 
 // judge gives the reason for which an operation on an account is refused, or 0.
@@ -226,29 +227,27 @@ func (d *decision) refund(o Operation) Answer {
 		}
 	}
 	if first, refunded := d.view.Refunds[o.DebitID()]; refunded {
-		return Answer{Stored: d.store(Stored{Operation: o, Outcome: Refused, Reason: AlreadyRefunded,
+		return Answer{Stored: d.store(d.view.Now, Stored{Operation: o, Outcome: Refused, Reason: AlreadyRefunded,
 			DebitOutcome: first.DebitOutcome, FirstRefundKey: first.Key, FirstRefundMoved: first.AmountMoved,
 			ToSuspense: first.ToSuspense})}
 	}
 	if !known {
 		debit = d.tombstone(o, Debit, o.DebitKey)
 	}
-	refund := Stored{Operation: o, DebitOutcome: debit.Outcome}
+	refund, at := Stored{Operation: o, DebitOutcome: debit.Outcome}, d.view.Now
 	if debit.Outcome == Applied {
-		id := AccountID{debit.Tenant, debit.Account}
-		account := d.view.Accounts[id]
-		after, fits := money.Add(account.Balance, debit.AmountMoved)
-		to := debit.Account
-		if account.State == StateClosed || !fits {
-			to, refund.ToSuspense = Suspense, true
+		account := d.view.Accounts[AccountID{debit.Tenant, debit.Account}]
+		refund.AmountMoved = debit.AmountMoved
+		refund.Entry = Entry{Booked: Suspense, Against: Clearing(debit.Counterparty.Participant()), Delta: debit.AmountMoved}
+		if _, fits := money.Add(account.Balance, debit.AmountMoved); account.State == StateClosed || !fits {
+			refund.ToSuspense = true
 		} else {
-			account.Balance = after
-			d.put(account)
+			account = d.book(account, &refund.Entry)
+			at = account.UpdatedAt
 		}
-		refund.AmountMoved, refund.BalanceAfter = debit.AmountMoved, account.Balance
-		d.lines(o.Key, debit.Operation, to, debit.AmountMoved, Clearing(debit.Counterparty.Participant()))
+		refund.BalanceAfter = account.Balance
 	}
-	refund = d.apply(refund)
+	refund = d.apply(at, refund)
 	d.view.Refunds[o.DebitID()] = refund
 	return Answer{Stored: refund}
 }
@@ -259,58 +258,61 @@ func (d *decision) open(o Operation) Answer {
 		return d.refuse(o, AccountExists)
 	}
 	d.opened[id] = true
-	d.put(Account{AccountID: id, Currency: o.Currency, State: StateOpen, CreatedAt: d.view.Now})
-	return Answer{Stored: d.apply(Stored{Operation: o})}
+	account := d.put(Account{AccountID: id, Currency: o.Currency, State: StateOpen, CreatedAt: d.view.Now})
+	return Answer{Stored: d.apply(account.UpdatedAt, Stored{Operation: o})}
 }
 
 // move applies an operation that changes the account by delta, against another
 // account, within the participant.
 func (d *decision) move(o Operation, account Account, delta money.Minor, against names.Account) Answer {
-	account.Balance += delta // judged before: it cannot wrap
-	d.put(account)
-	d.lines(o.Key, o, o.Account, delta, against)
-	return Answer{Stored: d.apply(Stored{Operation: o, AmountMoved: o.Amount, BalanceAfter: account.Balance})}
+	entry := Entry{Against: against, Delta: delta}
+	account = d.book(account, &entry)
+	return Answer{Stored: d.apply(account.UpdatedAt,
+		Stored{Operation: o, AmountMoved: o.Amount, BalanceAfter: account.Balance, Entry: entry})}
 }
 
-// lines adds an entry of two sides that sum to zero.
-func (d *decision) lines(key stepkey.StepKey, o Operation, account names.Account, delta money.Minor, against names.Account) {
-	line := Line{Tenant: o.Tenant, Key: key, Account: account, Currency: o.Currency, Amount: delta}
-	other := line
-	other.Account, other.Amount = against, -delta
-	d.changes.Lines = append(d.changes.Lines, line, other)
+// book adds an entry's line to the account. That it fits was judged before.
+func (d *decision) book(account Account, entry *Entry) Account {
+	account.Balance += entry.Delta
+	account.Seq++
+	entry.Booked, entry.Seq = account.Account, account.Seq
+	return d.put(account)
 }
 
 // put changes an account, or opens it if it is marked as opened.
-func (d *decision) put(account Account) {
-	account.UpdatedAt = d.view.Now
+func (d *decision) put(account Account) Account {
+	if d.view.Now.After(account.UpdatedAt) {
+		account.UpdatedAt = d.view.Now
+	}
 	d.view.Accounts[account.AccountID] = account
 	if !d.touched[account.AccountID] {
 		d.touched[account.AccountID] = true
 		d.order = append(d.order, account.AccountID)
 	}
+	return account
 }
 
 func (d *decision) refuse(o Operation, reason Reason) Answer {
-	return Answer{Stored: d.store(Stored{Operation: o, Outcome: Refused, Reason: reason})}
+	return Answer{Stored: d.store(d.view.Now, Stored{Operation: o, Outcome: Refused, Reason: reason})}
 }
 
-func (d *decision) apply(s Stored) Stored {
+func (d *decision) apply(at time.Time, s Stored) Stored {
 	s.Outcome = Applied
-	s = d.store(s)
+	s = d.store(at, s)
 	d.changes.Events = append(d.changes.Events, Event{
-		Tenant: s.Tenant, ID: stepkey.Event(s.Tenant, s.Key), Type: s.Kind.String(), Key: s.Key})
+		Tenant: s.Tenant, ID: stepkey.Event(s.Tenant, s.Key), Type: s.Kind.String(), Key: s.Key, Time: s.FirstTime})
 	return s
 }
 
 // tombstone makes a key that was never seen Cancelled for ever.
 func (d *decision) tombstone(o Operation, kind Kind, key stepkey.StepKey) Stored {
-	return d.store(Stored{Outcome: Cancelled, Operation: Operation{
+	return d.store(d.view.Now, Stored{Outcome: Cancelled, Operation: Operation{
 		Kind: kind, Tenant: o.Tenant, TransferKey: o.TransferKey, Step: kind.String(), Key: key}})
 }
 
-func (d *decision) store(s Stored) Stored {
+func (d *decision) store(at time.Time, s Stored) Stored {
 	s.Operation = storable(s.Operation)
-	s.FirstTime = d.view.Now
+	s.FirstTime = at
 	d.view.Operations[s.ID()] = s
 	d.changes.Operations = append(d.changes.Operations, s)
 	return s

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"giro/internal/money"
 	"giro/internal/names"
@@ -374,4 +375,18 @@ func TestAccountsOpenFreezeUnfreezeClose(t *testing.T) {
 	want(t, one(t, w, shut), book.Applied, 0, 0, false)
 	want(t, one(t, w, op(book.Credit, "c3")), book.Refused, book.AccountClosed, 0, false)
 	want(t, one(t, w, op(book.Debit, "d")), book.Applied, 0, 4000, true)
+}
+
+// TestTheTimesOfAnAccountNeverFall: a database that was failed over may be behind.
+func TestTheTimesOfAnAccountNeverFall(t *testing.T) {
+	w := newWorld(account("a", 10_000), account("b", 0))
+	first := must(t, w, op(book.Debit, "k1"))[0]
+	w.now = w.now.Add(-time.Hour)
+	second, other := must(t, w, op(book.Debit, "k2"))[0], must(t, w, with(op(book.Credit, "k3"), func(o *book.Operation) { o.Account = "b" }))[0]
+	if second.FirstTime.Before(first.FirstTime) {
+		t.Errorf("a's second line is at %s, its first at %s", second.FirstTime, first.FirstTime)
+	}
+	if !other.FirstTime.Before(first.FirstTime) {
+		t.Errorf("b's line is at %s: it has no line to come after", other.FirstTime)
+	}
 }

@@ -23,13 +23,16 @@ type world struct {
 	accounts map[book.AccountID]book.Account
 	lines    []book.Line
 	events   map[stepkey.StepKey]book.Event
+	// last is each account's last line.
+	last map[book.AccountID]book.Stored
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newWorld(accounts ...book.Account) *world {
 	w := &world{now: start, limits: book.DefaultLimits, ops: map[book.ID]book.Stored{}, refunds: map[book.ID]book.Stored{},
-		accounts: map[book.AccountID]book.Account{}, events: map[stepkey.StepKey]book.Event{}}
+		accounts: map[book.AccountID]book.Account{}, events: map[stepkey.StepKey]book.Event{},
+		last: map[book.AccountID]book.Stored{}}
 	for _, a := range accounts {
 		w.accounts[a.AccountID] = a
 		if a.Balance != 0 {
@@ -78,7 +81,7 @@ func (w *world) apply(operations ...book.Operation) ([]book.Answer, error) {
 	if len(answers) != len(operations) {
 		return nil, fmt.Errorf("%d answers for %d operations", len(answers), len(operations))
 	}
-	if changes.Empty() && len(changes.Lines)+len(changes.Opened)+len(changes.Changed)+len(changes.Events) > 0 {
+	if changes.Empty() && len(changes.Opened)+len(changes.Changed)+len(changes.Events) > 0 {
 		return nil, fmt.Errorf("changes that say they are empty: %+v", changes)
 	}
 	if err := w.save(changes, len(operations)); err != nil {
@@ -88,7 +91,7 @@ func (w *world) apply(operations ...book.Operation) ([]book.Answer, error) {
 }
 
 func (w *world) save(c book.Changes, size int) error {
-	if rows := len(c.Operations) + len(c.Lines) + len(c.Opened) + len(c.Changed) + len(c.Events); rows > 6*size {
+	if rows := len(c.Operations) + len(c.Opened) + len(c.Changed) + len(c.Events); rows > 3*size {
 		return fmt.Errorf("%d rows for %d operations", rows, size)
 	}
 	for _, s := range c.Operations {
@@ -108,12 +111,11 @@ func (w *world) save(c book.Changes, size int) error {
 		}
 		w.accounts[a.AccountID] = a
 	}
-	for _, l := range c.Lines {
-		if s := w.ops[book.ID{Tenant: l.Tenant, Key: l.Key}]; s.Outcome != book.Applied || l.Amount == 0 {
-			return fmt.Errorf("line %+v of an operation that is %v", l, s.Outcome)
+	for _, s := range c.Operations {
+		if err := w.saveEntry(s); err != nil {
+			return err
 		}
 	}
-	w.lines = append(w.lines, c.Lines...)
 	for _, e := range c.Events {
 		s, known := w.ops[book.ID{Tenant: e.Tenant, Key: e.Key}]
 		if _, twice := w.events[e.ID]; twice || !known || s.Outcome != book.Applied || e.Type != s.Kind.String() ||
@@ -134,7 +136,7 @@ func (w *world) saveOperation(s book.Stored) error {
 	default:
 		return fmt.Errorf("outcome %d is stored: %+v", s.Outcome, s)
 	}
-	if !s.Tenant.Valid() || s.Key.IsZero() || !s.TransferKey.Valid() || s.Kind == book.Cancel || s.Step != s.Kind.String() || !s.FirstTime.Equal(w.now) {
+	if !s.Tenant.Valid() || s.Key.IsZero() || !s.TransferKey.Valid() || s.Kind == book.Cancel || s.Step != s.Kind.String() || s.FirstTime.Before(w.now) {
 		return fmt.Errorf("stored under no proper identity: %+v", s)
 	}
 	if (s.Reason != 0) != (s.Outcome == book.Refused) || (s.AmountMoved != 0 && s.Outcome != book.Applied) {
@@ -147,6 +149,29 @@ func (w *world) saveOperation(s book.Stored) error {
 		w.refunds[s.DebitID()] = s
 	}
 	w.ops[s.ID()] = s
+	return nil
+}
+
+// saveEntry: the lines of an account are numbered without a gap, at times that
+// never fall, and each balance after is the one before and the line.
+func (w *world) saveEntry(s book.Stored) error {
+	moved := s.AmountMoved != 0
+	if (s.Delta != 0) != moved || (s.Entry == book.Entry{}) == moved || len(s.Sides()) != 2 && moved {
+		return fmt.Errorf("the entry does not belong to what moved: %+v", s)
+	}
+	w.lines = append(w.lines, s.Sides()...)
+	if (s.Seq != 0) != s.Booked.Valid() {
+		return fmt.Errorf("lines of the participant's own accounts alone have no number: %+v", s)
+	}
+	if s.Seq == 0 {
+		return nil
+	}
+	id := book.AccountID{Tenant: s.Tenant, Account: s.Booked}
+	last := w.last[id]
+	if s.Seq != last.Seq+1 || s.FirstTime.Before(last.FirstTime) || s.Seq > 1 && s.BalanceAfter != last.BalanceAfter+s.Delta {
+		return fmt.Errorf("line %d of %v comes after %+v: %+v", s.Seq, id, last, s)
+	}
+	w.last[id] = s
 	return nil
 }
 
@@ -209,7 +234,7 @@ func add[K comparable](sums map[K]*big.Int, key K, amount money.Minor) {
 func (w *world) copy() *world {
 	c := *w
 	c.ops, c.refunds, c.accounts, c.events = maps.Clone(w.ops), maps.Clone(w.refunds), maps.Clone(w.accounts), maps.Clone(w.events)
-	c.lines = slices.Clone(w.lines)
+	c.lines, c.last = slices.Clone(w.lines), maps.Clone(w.last)
 	return &c
 }
 

@@ -25,10 +25,7 @@ type Store struct {
 	// refunds holds the applied refund of each debit: at most one.
 	refunds  map[book.ID]book.Stored
 	accounts map[book.AccountID]book.Account
-	lines    []book.Line
-	// linesOf gives the places in lines of an operation's own.
-	linesOf map[book.ID][]int
-	events  []book.Event
+	events   []book.Event
 	// owner is whose books they are.
 	owner names.Participant
 	// batches counts those that stored something: the high-water mark.
@@ -47,7 +44,6 @@ func New(now func() time.Time) *Store {
 		operations:  map[book.ID]book.Stored{},
 		refunds:     map[book.ID]book.Stored{},
 		accounts:    map[book.AccountID]book.Account{},
-		linesOf:     map[book.ID][]int{},
 	}
 }
 
@@ -124,11 +120,6 @@ func (s *Store) save(changes book.Changes) {
 		if appliedRefund(o) {
 			s.refunds[o.DebitID()] = o
 		}
-	}
-	for _, l := range changes.Lines {
-		id := book.ID{Tenant: l.Tenant, Key: l.Key}
-		s.linesOf[id] = append(s.linesOf[id], len(s.lines))
-		s.lines = append(s.lines, l)
 	}
 	for _, a := range changes.Opened {
 		s.accounts[a.AccountID] = a

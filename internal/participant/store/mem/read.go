@@ -39,12 +39,8 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	slices.SortFunc(ids, compareIDs)
 	var listed []store.Listed
 	for _, id := range ids[:max(0, min(limit, len(ids)))] {
-		l := store.Listed{Stored: s.operations[id]}
-		for _, place := range s.linesOf[id] {
-			l.Lines = append(l.Lines, s.lines[place])
-		}
-		slices.SortFunc(l.Lines, func(a, b book.Line) int { return cmp.Compare(a.Account, b.Account) })
-		listed = append(listed, l)
+		stored := s.operations[id]
+		listed = append(listed, store.Listed{Stored: stored, Lines: stored.Sides()})
 	}
 	return listed, nil
 }
@@ -52,15 +48,17 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 // lineSums adds up the lines of each account in each currency.
 func (s *Store) lineSums(tenant names.Tenant) map[accountCurrency]*big.Int {
 	sums := map[accountCurrency]*big.Int{}
-	for _, l := range s.lines {
-		if tenant != "" && l.Tenant != tenant {
+	for _, o := range s.operations {
+		if tenant != "" && o.Tenant != tenant {
 			continue
 		}
-		key := accountCurrency{book.AccountID{Tenant: l.Tenant, Account: l.Account}, l.Currency}
-		if sums[key] == nil {
-			sums[key] = new(big.Int)
+		for _, l := range o.Sides() {
+			key := accountCurrency{book.AccountID{Tenant: l.Tenant, Account: l.Account}, l.Currency}
+			if sums[key] == nil {
+				sums[key] = new(big.Int)
+			}
+			sums[key].Add(sums[key], big.NewInt(int64(l.Amount)))
 		}
-		sums[key].Add(sums[key], big.NewInt(int64(l.Amount)))
 	}
 	return sums
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"giro/internal/participant/book"
-	"giro/internal/participant/store"
 	"giro/internal/pgpool"
 )
 
-// Apply implements store.Store. Every code path locks in one order: the accounts
-// that exist, sorted; the accounts to open, sorted; the keys, sorted, by one
-// insert of final outcomes. So the second holder of a key waits, and no two
-// batches wait for each other.
+// Apply implements store.Store, in two round trips. Every code path locks in one
+// order: the accounts that exist, sorted; the accounts to open, sorted; the keys,
+// sorted, by one insert of final outcomes. So the second holder of a key waits,
+// and no two batches wait for each other.
 func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
 	if len(operations) > book.BatchSizeMax {
 		return nil, fmt.Errorf("postgres: %d operations in a batch of at most %d", len(operations), book.BatchSizeMax)
@@ -37,10 +36,7 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 func transact(ctx context.Context, c *pgpool.Conn, operations []book.Operation, limits book.Limits) ([]book.Answer, error) {
 	v, err := begin(ctx, c.Conn, operations)
 	if err != nil {
-		return nil, fmt.Errorf("load operations: %w", err)
-	}
-	if err := lock(ctx, c.Conn, v, book.Accounts(operations, v.Operations)); err != nil {
-		return nil, fmt.Errorf("lock accounts: %w", err)
+		return nil, fmt.Errorf("lock and load: %w", err)
 	}
 	answers, changes := book.Decide(v, operations, limits)
 	if changes.Empty() {
@@ -48,13 +44,14 @@ func transact(ctx context.Context, c *pgpool.Conn, operations []book.Operation, 
 		_, err := c.Exec(ctx, "rollback")
 		return answers, err
 	}
-	if err := save(ctx, c.Conn, v.Now, changes); err != nil {
-		return nil, err
-	}
-	return answers, c.Commit()
+	return answers, c.CommitBatch(saving(changes))
 }
 
-// begin starts the transaction and loads what is stored under the batch's keys.
+// begin starts the transaction, locks and loads the accounts, and loads what is
+// stored under the batch's keys. The keys come after the locks, so that what
+// another batch has done on the same accounts is seen; what one on other accounts
+// stores meanwhile is met when the keys are inserted. So does the clock, or a line
+// could be older than the one before it.
 func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book.View, error) {
 	v := &book.View{
 		Operations: map[book.ID]book.Stored{},
@@ -63,97 +60,53 @@ func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("begin isolation level read committed")
+	if ids := book.Accounts(operations, nil); len(ids) > 0 {
+		tenants := column(ids, func(id book.AccountID) string { return string(id.Tenant) })
+		accounts := column(ids, func(id book.AccountID) string { return string(id.Account) })
+		load(batch, lockAccounts, tenants, accounts, scanAccount, func(a book.Account) { v.Accounts[a.AccountID] = a })
+	}
+	if tenants, keys := idColumns(book.Keys(operations)); len(keys) > 0 {
+		load(batch, loadOperations, tenants, keys, scanOperation, func(o book.Stored) { v.Operations[o.ID()] = o })
+	}
+	if tenants, keys := idColumns(book.Debits(operations)); len(keys) > 0 {
+		load(batch, loadRefunds, tenants, keys, scanOperation, func(o book.Stored) { v.Refunds[o.DebitID()] = o })
+	}
 	batch.Queue(loadNow).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&v.Now)
 		v.Now = v.Now.UTC()
 		return err
 	})
-	load := func(statement string, ids []book.ID, put func(book.Stored)) {
-		if len(ids) == 0 {
-			return
-		}
-		tenants, keys := idColumns(ids)
-		batch.Queue(statement, tenants, keys).Query(func(rows pgx.Rows) error {
-			loaded, err := pgx.CollectRows(rows, scanOperation)
-			for _, o := range loaded {
-				put(o)
-			}
-			return err
-		})
-	}
-	load(loadOperations, book.Keys(operations), func(o book.Stored) { v.Operations[o.ID()] = o })
-	load(loadRefunds, book.Debits(operations), func(o book.Stored) { v.Refunds[o.DebitID()] = o })
 	return v, c.SendBatch(ctx, batch).Close()
 }
 
-// lock locks and loads the accounts. It comes after the keys were looked up: what
-// another batch has stored since then is met when the keys are inserted.
-func lock(ctx context.Context, c *pgx.Conn, v *book.View, ids []book.AccountID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	tenants, accounts := make([]string, len(ids)), make([]string, len(ids))
-	for i, id := range ids {
-		tenants[i], accounts[i] = string(id.Tenant), string(id.Account)
-	}
-	rows, err := c.Query(ctx, lockAccounts, tenants, accounts)
-	if err != nil {
+// load queues a statement whose two arguments are arrays, and what is done with its
+// rows.
+func load[K, R any](batch *pgx.Batch, statement string, tenants []string, keys []K, scan pgx.RowToFunc[R], put func(R)) {
+	batch.Queue(statement, tenants, keys).Query(func(rows pgx.Rows) error {
+		loaded, err := pgx.CollectRows(rows, scan)
+		for _, one := range loaded {
+			put(one)
+		}
 		return err
-	}
-	loaded, err := pgx.CollectRows(rows, scanAccount)
-	for _, a := range loaded {
-		v.Accounts[a.AccountID] = a
-	}
-	return err
+	})
 }
 
-// save writes all changes in one round trip. The server runs the statements in
-// order; the results are read in order too, so that a lost race is seen as such,
-// whatever it makes of the statements after it.
-func save(ctx context.Context, c *pgx.Conn, now time.Time, changes book.Changes) error {
+// saving gives the statements that write the changes. The server runs them in
+// order, and what follows one that failed is not run, COMMIT among it.
+func saving(changes book.Changes) *pgx.Batch {
 	sortChanges(changes)
 	batch := &pgx.Batch{}
-	var expected []expectation
-	queue := func(what, statement string, rows int, columns []any) {
+	queue := func(statement string, rows int, columns []any) {
 		if rows > 0 {
 			batch.Queue(statement, columns...)
-			expected = append(expected, expectation{what, int64(rows)})
 		}
 	}
-	queue("open accounts", openAccounts, len(changes.Opened), openColumns(changes.Opened))
-	queue("add operations", addOperations, len(changes.Operations), operationValues(changes.Operations))
-	queue("add lines", addLines, len(changes.Lines), lineColumns(changes.Lines))
-	queue("add events", addEvents, len(changes.Events), eventColumns(changes.Events, now))
-	queue("change accounts", changeAccounts, len(changes.Changed), changeColumns(changes.Changed))
-	queue("raise the mark", raiseMark, 1, []any{rand.IntN(markSlots)})
-	results := c.SendBatch(ctx, batch)
-	var err error
-	for _, e := range expected {
-		if err = e.met(results); err != nil {
-			break
-		}
-	}
-	if closed := results.Close(); err == nil {
-		err = closed
-	}
-	return err
-}
-
-// expectation is how many rows a statement must write.
-type expectation struct {
-	what string
-	rows int64
-}
-
-func (e expectation) met(results pgx.BatchResults) error {
-	tag, err := results.Exec()
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.what, err)
-	}
-	if tag.RowsAffected() != e.rows {
-		return fmt.Errorf("%w: %s: %d of %d rows, another batch was first", store.ErrTransient, e.what, tag.RowsAffected(), e.rows)
-	}
-	return nil
+	queue(openAccounts, len(changes.Opened), openColumns(changes.Opened))
+	queue(addOperations, len(changes.Operations), operationValues(changes.Operations))
+	queue(addEvents, len(changes.Events), eventColumns(changes.Events))
+	queue(changeAccounts, len(changes.Changed), changeColumns(changes.Changed))
+	queue(raiseMark, 1, []any{rand.IntN(markSlots)})
+	return batch
 }
 
 // sortChanges puts what is inserted into the one global order.

@@ -38,7 +38,7 @@ func classify(err error) error {
 		return err
 	}
 	state := pgpool.State(err)
-	transient := transientStates[state] || strings.HasPrefix(state, "08")
+	transient := transientStates[state] || strings.HasPrefix(state, "08") || lostRace(err)
 	if state == "" {
 		transient = isConnection(err)
 	}
@@ -55,4 +55,15 @@ func isConnection(err error) bool {
 		errors.As(err, &network) || errors.As(err, &connect) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// races are the unique keys that two batches may insert at once. The second one
+// then finds what the first has stored.
+var races = map[string]bool{"operations_pkey": true, "operations_refund_once": true, "accounts_pkey": true}
+
+// lostRace says that another batch was first. No other constraint counts: that
+// would be a fault.
+func lostRace(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == pgpool.UniqueViolation && races[server.ConstraintName]
 }

@@ -64,15 +64,31 @@ func (p *proxy) accept() {
 		p.conns = append(p.conns, client, server)
 		p.mu.Unlock()
 		both := []net.Conn{client, server}
-		p.wait.Go(func() { p.copy(client, server, []byte("commit\x00"), &p.beforeCommit, both) })
-		p.wait.Go(func() { p.copy(server, client, []byte("COMMIT\x00"), &p.afterCommit, both) })
+		sent := &commitSent{}
+		p.wait.Go(func() { p.copy(client, server, sent.in, &p.beforeCommit, both) })
+		p.wait.Go(func() { p.copy(server, client, commitDone, &p.afterCommit, both) })
 	}
 }
 
-// copy forwards bytes until it meets the mark while cuts are left; then it closes
-// both sides without forwarding it. The mark is a whole small message, which
-// arrives in one piece.
-func (p *proxy) copy(from, to net.Conn, mark []byte, left *atomic.Int32, both []net.Conn) {
+// commitSent finds the message that has COMMIT executed. It is prepared first,
+// under a name, and then bound by that name.
+type commitSent struct{ bind []byte }
+
+func (s *commitSent) in(sent []byte) bool {
+	if text := bytes.Index(sent, []byte("\x00commit\x00")); text >= 0 {
+		name := sent[bytes.LastIndexByte(sent[:text], 'P')+5 : text+1] // after the length
+		s.bind = append([]byte{0}, name...)                            // after the portal's name, which is empty
+		return false
+	}
+	return s.bind != nil && bytes.Contains(sent, s.bind)
+}
+
+// commitDone finds the server's word that it is done.
+func commitDone(answer []byte) bool { return bytes.Contains(answer, []byte("COMMIT\x00")) }
+
+// copy forwards bytes until it meets what is looked for while cuts are left; then
+// it closes both sides without forwarding it.
+func (p *proxy) copy(from, to net.Conn, found func([]byte) bool, left *atomic.Int32, both []net.Conn) {
 	defer func() {
 		for _, c := range both {
 			c.Close()
@@ -81,7 +97,7 @@ func (p *proxy) copy(from, to net.Conn, mark []byte, left *atomic.Int32, both []
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
-		if bytes.Contains(buffer[:n], mark) && left.Add(-1) >= 0 {
+		if found(buffer[:n]) && left.Add(-1) >= 0 {
 			p.cuts.Add(1)
 			return
 		}

@@ -1,5 +1,5 @@
 // Package postgres keeps a participant's books in PostgreSQL. One batch is one
-// READ COMMITTED transaction of at most four round trips.
+// READ COMMITTED transaction of two round trips.
 package postgres
 
 import (

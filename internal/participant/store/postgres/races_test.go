@@ -61,11 +61,8 @@ func hold(t *testing.T, c *pgx.Conn, operations ...book.Operation) {
 	t.Helper()
 	v, err := begin(t.Context(), c, operations)
 	if err == nil {
-		err = lock(t.Context(), c, v, book.Accounts(operations, v.Operations))
-	}
-	if err == nil {
 		_, changes := book.Decide(v, operations, book.DefaultLimits)
-		err = save(t.Context(), c, v.Now, changes)
+		err = c.SendBatch(t.Context(), saving(changes)).Close()
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -307,7 +304,7 @@ func TestC08Guards(t *testing.T) {
 	s, c := open(t, address), connect(t, address)
 	fund(t, s)
 	insert := `insert into operations select 'acme', gen_random_uuid(), 't', 's', %s, 'alice', %s, 'USD', '', %s, %s,
-		0, 0, 0, 0, null, 0, false, now()`
+		0, 0, 0, 0, null, 0, false, now(), '', '', 0, 0`
 	debit := "'00000000-0000-8000-8000-000000000001'::uuid"
 	refused := map[string]string{
 		"debit of 0":           fmt.Sprintf(insert, "1", "0", "null", "1"),
@@ -316,6 +313,7 @@ func TestC08Guards(t *testing.T) {
 		"second refund": fmt.Sprintf(insert, "3", "1", debit, "1") + "; " +
 			fmt.Sprintf(insert, "3", "1", debit, "1"),
 		"below the floor": "update accounts set balance = -1",
+		"line 1 twice":    "update operations set booked = 'alice', seq = 1 where kind = 5",
 	}
 	for what, statement := range refused {
 		_, err := c.Exec(t.Context(), statement)

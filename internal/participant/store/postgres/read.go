@@ -72,25 +72,16 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 		}
 		statement = listOperationsOf
 	}
-	stored, err := query(ctx, s, scanOperation, statement, string(after.Tenant), place(after.Key), int64(limit))
+	listed, err := query(ctx, s, scanListed, statement, string(after.Tenant), place(after.Key), int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("operations: %w", err)
 	}
-	if len(stored) == 0 {
-		return nil, nil
-	}
-	// A second snapshot will do: an operation's lines came with it and never change.
-	tenants, keys := idColumns(column(stored, book.Stored.ID))
-	lines, err := query(ctx, s, scanLine, listLines, tenants, keys)
-	if err != nil {
-		return nil, fmt.Errorf("lines: %w", err)
-	}
-	linesOf := map[book.ID][]book.Line{}
-	for _, l := range lines {
-		id := book.ID{Tenant: l.Tenant, Key: l.Key}
-		linesOf[id] = append(linesOf[id], l)
-	}
-	return column(stored, func(o book.Stored) store.Listed { return store.Listed{Stored: o, Lines: linesOf[o.ID()]} }), nil
+	return listed, nil
+}
+
+func scanListed(row pgx.CollectableRow) (store.Listed, error) {
+	stored, err := scanOperation(row)
+	return store.Listed{Stored: stored, Lines: stored.Sides()}, err
 }
 
 // Account implements store.Store.
@@ -203,7 +194,7 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.
 	var now time.Time
 	var balances []store.Balance
 	err := s.report(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, loadNow).Scan(&now); err != nil || tenant == "" {
+		if err := tx.QueryRow(ctx, snapshotTime).Scan(&now); err != nil || tenant == "" {
 			return err
 		}
 		for _, statement := range []string{ownBalances, accountBalances} {

@@ -21,7 +21,7 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 	var key, debitKey, firstRefundKey pgtype.UUID
 	err := row.Scan(&s.Tenant, &key, &s.TransferKey, &s.Step, &s.Kind, &s.Account, &s.Amount, &s.Currency,
 		&s.Counterparty, &debitKey, &s.Outcome, &s.Reason, &s.AmountMoved, &s.BalanceAfter, &s.DebitOutcome,
-		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &s.FirstTime)
+		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &s.FirstTime, &s.Booked, &s.Against, &s.Delta, &s.Seq)
 	// The driver leaves the bytes of NULL at zero.
 	s.Key, s.DebitKey, s.FirstRefundKey = key.Bytes, debitKey.Bytes, firstRefundKey.Bytes
 	s.FirstTime = s.FirstTime.UTC()
@@ -30,17 +30,9 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 
 func scanAccount(row pgx.CollectableRow) (book.Account, error) {
 	var a book.Account
-	err := row.Scan(&a.Tenant, &a.AccountID.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.CreatedAt, &a.UpdatedAt)
+	err := row.Scan(&a.Tenant, &a.AccountID.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &a.CreatedAt, &a.UpdatedAt)
 	a.CreatedAt, a.UpdatedAt = a.CreatedAt.UTC(), a.UpdatedAt.UTC()
 	return a, err
-}
-
-func scanLine(row pgx.CollectableRow) (book.Line, error) {
-	var l book.Line
-	var key pgtype.UUID
-	err := row.Scan(&l.Tenant, &key, &l.Account, &l.Currency, &l.Amount)
-	l.Key = key.Bytes
-	return l, err
 }
 
 // column gives one column of many rows as an array.
@@ -80,26 +72,20 @@ func operationValues(rows []book.Stored) []any {
 		column(rows, func(r o) int64 { return int64(r.FirstRefundMoved) }),
 		column(rows, func(r o) bool { return r.ToSuspense }),
 		column(rows, func(r o) time.Time { return r.FirstTime }),
+		column(rows, func(r o) string { return string(r.Booked) }),
+		column(rows, func(r o) string { return string(r.Against) }),
+		column(rows, func(r o) int64 { return int64(r.Delta) }),
+		column(rows, func(r o) int64 { return r.Seq }),
 	}
 }
 
-func lineColumns(rows []book.Line) []any {
+func eventColumns(rows []book.Event) []any {
 	return []any{
-		column(rows, func(r book.Line) string { return string(r.Tenant) }),
-		column(rows, func(r book.Line) pgtype.UUID { return uuid(r.Key) }),
-		column(rows, func(r book.Line) string { return string(r.Account) }),
-		column(rows, func(r book.Line) string { return string(r.Currency) }),
-		column(rows, func(r book.Line) int64 { return int64(r.Amount) }),
-	}
-}
-
-func eventColumns(rows []book.Event, now time.Time) []any {
-	return []any{
+		column(rows, func(r book.Event) time.Time { return r.Time }),
 		column(rows, func(r book.Event) string { return string(r.Tenant) }),
 		column(rows, func(r book.Event) pgtype.UUID { return uuid(r.ID) }),
 		column(rows, func(r book.Event) string { return r.Type }),
 		column(rows, func(r book.Event) pgtype.UUID { return uuid(r.Key) }),
-		now,
 	}
 }
 
@@ -111,6 +97,7 @@ func openColumns(rows []book.Account) []any {
 		column(rows, func(r book.Account) int64 { return int64(r.Balance) }),
 		column(rows, func(r book.Account) int64 { return int64(r.Floor) }),
 		column(rows, func(r book.Account) int16 { return int16(r.State) }),
+		column(rows, func(r book.Account) int64 { return r.Seq }),
 		column(rows, func(r book.Account) time.Time { return r.CreatedAt }),
 		column(rows, func(r book.Account) time.Time { return r.UpdatedAt }),
 	}
@@ -122,6 +109,7 @@ func changeColumns(rows []book.Account) []any {
 		column(rows, func(r book.Account) string { return string(r.Account) }),
 		column(rows, func(r book.Account) int64 { return int64(r.Balance) }),
 		column(rows, func(r book.Account) int16 { return int16(r.State) }),
+		column(rows, func(r book.Account) int64 { return r.Seq }),
 		column(rows, func(r book.Account) time.Time { return r.UpdatedAt }),
 	}
 }

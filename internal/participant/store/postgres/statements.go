@@ -1,9 +1,10 @@
 package postgres
 
 const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
-	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time`
+	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time,
+	booked, against, delta, seq`
 
-const accountColumns = `tenant, account, currency, balance, floor, state, created_at, updated_at`
+const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at`
 
 // markSlots is how many counters the migration makes.
 const markSlots = 64
@@ -12,49 +13,46 @@ const markSlots = 64
 // size is one statement with one plan; the tests read the plans. Each number of
 // kind and outcome is the book's: 3 is Refund, 1 is Applied.
 const (
-	loadNow = `select now()`
+	loadNow = `select clock_timestamp()`
 
 	loadOperations = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time
+			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
 		join operations o on o.tenant = asked.tenant and o.key = asked.key`
 
 	loadRefunds = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time
+			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
 		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind = 3 and o.outcome = 1`
 
 	// The rows are locked after they are sorted: in the one global order. NO KEY,
 	// since no key of an account ever changes.
-	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at
+	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at
 		from unnest($1::text[], $2::text[]) as asked (tenant, account)
 		join accounts a on a.tenant = asked.tenant and a.account = asked.account
 		order by a.tenant, a.account for no key update of a`
 
-	// An account or a key that somebody else has meanwhile inserted is waited for
-	// and then skipped; fewer rows than were sent mean that a race was lost.
+	// An account or a key that somebody else is inserting is waited for. One that is
+	// there means that a race was lost.
 	openAccounts = `insert into accounts (` + accountColumns + `)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[],
-			$7::timestamptz[], $8::timestamptz[])
-		on conflict do nothing`
+		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
+			$8::timestamptz[], $9::timestamptz[])`
 
 	addOperations = `insert into operations (` + operationColumns + `)
 		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
 			$8::text[], $9::text[], $10::uuid[], $11::smallint[], $12::smallint[], $13::bigint[], $14::bigint[],
-			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[])
-		on conflict do nothing`
+			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::text[], $21::text[],
+			$22::bigint[], $23::bigint[])`
 
-	addLines = `insert into lines (tenant, key, account, currency, amount)
-		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::bigint[])`
+	addEvents = `insert into events (created_at, tenant, id, type, key)
+		select * from unnest($1::timestamptz[], $2::text[], $3::uuid[], $4::text[], $5::uuid[])`
 
-	addEvents = `insert into events (tenant, id, type, key, created_at)
-		select *, $5::timestamptz from unnest($1::text[], $2::uuid[], $3::text[], $4::uuid[])`
-
-	changeAccounts = `update accounts a set balance = changed.balance, state = changed.state, updated_at = changed.updated_at
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::smallint[], $5::timestamptz[])
-			as changed (tenant, account, balance, state, updated_at)
+	changeAccounts = `update accounts a set balance = changed.balance, state = changed.state, seq = changed.seq,
+			updated_at = changed.updated_at
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::smallint[], $5::bigint[], $6::timestamptz[])
+			as changed (tenant, account, balance, state, seq, updated_at)
 		where a.tenant = changed.tenant and a.account = changed.account`
 
 	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
@@ -66,10 +64,6 @@ const (
 
 	listOperationsOf = `select ` + operationColumns + ` from operations
 		where tenant = $1::text and key > $2::uuid order by key limit $3::bigint`
-
-	listLines = `select l.tenant, l.key, l.account, l.currency, l.amount
-		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
-		join lines l on l.tenant = asked.tenant and l.key = asked.key order by l.tenant, l.key, l.account`
 
 	loadAccount = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text`
 
@@ -83,35 +77,41 @@ const (
 )
 
 // hotStatements run on the pool whose sessions keep to indexes.
-var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addLines,
-	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, listLines, loadAccount, listAccounts, identity, claim}
+var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations,
+	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts, identity, claim}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.
 const (
+	// lines are both sides of every entry. Those of the participant's own accounts
+	// have no number.
+	lines = `(select tenant, booked as account, currency, delta as amount, seq from operations
+			where delta <> 0 and ($1 = '' or tenant = $1)
+		union all
+		select tenant, against, currency, -delta, 0 from operations where delta <> 0 and ($1 = '' or tenant = $1))`
+
 	sumCurrencies = `select tenant, currency, sum(amount)::text, sum(account_count)::bigint from (
 			select tenant, currency, balance as amount, 1 as account_count from accounts where $1 = '' or tenant = $1
 			union all
-			select l.tenant, l.currency, l.amount, 0 from lines l where ($1 = '' or l.tenant = $1)
-				and not exists (select from accounts a where a.tenant = l.tenant and a.account = l.account)
+			select l.tenant, l.currency, l.amount, 0 from ` + lines + ` l where l.seq = 0
 		) as amounts group by tenant, currency order by tenant, currency`
 
 	// ownBalances are those of the participant's own accounts, which have no row.
-	ownBalances = `select l.tenant, l.account, l.currency, sum(l.amount)::text from lines l
-		where ($1 = '' or l.tenant = $1)
-			and not exists (select from accounts a where a.tenant = l.tenant and a.account = l.account)
-		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+	ownBalances = `select l.tenant, l.account, l.currency, sum(l.amount)::text from ` + lines + ` l
+		where l.seq = 0 group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
 
 	accountBalances = `select tenant, account, currency, balance::text from accounts where tenant = $1`
 
 	findFaults = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
 			coalesce(s.amount, 0)::text
 		from accounts a left join (
-			select tenant, account, currency, sum(amount) as amount from lines
-			where $1 = '' or tenant = $1 group by tenant, account, currency
+			select l.tenant, l.account, l.currency, sum(l.amount) as amount from ` + lines + ` l
+			where l.seq > 0 group by l.tenant, l.account, l.currency
 		) s on s.tenant = a.tenant and s.account = a.account and s.currency = a.currency
 		where ($1 = '' or a.tenant = $1) and (a.balance < a.floor or a.balance <> coalesce(s.amount, 0))
 		order by a.tenant, a.account limit $2`
 
 	countOperations = `select count(*) from operations where $1 = '' or tenant = $1`
+
+	snapshotTime = `select now()`
 )

@@ -12,17 +12,18 @@ import (
 )
 
 const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
-	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time`
+	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time,
+	booked, against, delta, seq`
 
-const accountColumns = `tenant, account, currency, balance, floor, state, created_at, updated_at`
+const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at`
 
 // Row by row: in one process a prepared statement costs microseconds, and the
 // write lock is held already.
 type writeStatements struct {
-	operation, refund, account      *sql.Stmt
-	addOperation, addLine, addEvent *sql.Stmt
-	openAccount, changeAccount      *sql.Stmt
-	raiseMark                       *sql.Stmt
+	operation, refund, account *sql.Stmt
+	addOperation, addEvent     *sql.Stmt
+	openAccount, changeAccount *sql.Stmt
+	raiseMark                  *sql.Stmt
 }
 
 func (w *writeStatements) texts() []prepared {
@@ -32,11 +33,10 @@ func (w *writeStatements) texts() []prepared {
 			where tenant = ? and debit_key = ? and kind = 3 and outcome = 1`},
 		{&w.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&w.addOperation, `insert into operations (` + operationColumns + `)
-			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
-		{&w.addLine, `insert into lines (tenant, key, account, currency, amount) values (?, ?, ?, ?, ?)`},
-		{&w.addEvent, `insert into events (tenant, id, type, key, created_at) values (?, ?, ?, ?, ?)`},
-		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?)`},
-		{&w.changeAccount, `update accounts set balance = ?, state = ?, updated_at = ? where tenant = ? and account = ?`},
+			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.addEvent, `insert into events (created_at, tenant, id, type, key) values (?, ?, ?, ?, ?)`},
+		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.changeAccount, `update accounts set balance = ?, state = ?, seq = ?, updated_at = ? where tenant = ? and account = ?`},
 		{&w.raiseMark, `update meta set batches = batches + 1 where id = 1`},
 	}
 }
@@ -86,7 +86,7 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, operations []book.Operat
 	if changes.Empty() {
 		return answers, nil
 	}
-	return answers, s.save(ctx, tx, v.Now, changes)
+	return answers, s.save(ctx, tx, changes)
 }
 
 // view loads what the book may see.
@@ -129,35 +129,29 @@ func (w *writeStatements) view(ctx context.Context, operations []book.Operation)
 	return v, nil
 }
 
-func (s *Store) save(ctx context.Context, tx *sql.Tx, now time.Time, changes book.Changes) error {
+func (s *Store) save(ctx context.Context, tx *sql.Tx, changes book.Changes) error {
 	addOperation := tx.StmtContext(ctx, s.write.addOperation)
 	for _, o := range changes.Operations {
 		if _, err := addOperation.ExecContext(ctx, operationValues(o)...); err != nil {
 			return fmt.Errorf("add operation: %w", err)
 		}
 	}
-	addLine := tx.StmtContext(ctx, s.write.addLine)
-	for _, l := range changes.Lines {
-		if _, err := addLine.ExecContext(ctx, l.Tenant, l.Key[:], l.Account, l.Currency, int64(l.Amount)); err != nil {
-			return fmt.Errorf("add line: %w", err)
-		}
-	}
 	addEvent := tx.StmtContext(ctx, s.write.addEvent)
 	for _, e := range changes.Events {
-		if _, err := addEvent.ExecContext(ctx, e.Tenant, e.ID[:], e.Type, e.Key[:], now.UnixMicro()); err != nil {
+		if _, err := addEvent.ExecContext(ctx, e.Time.UnixMicro(), e.Tenant, e.ID[:], e.Type, e.Key[:]); err != nil {
 			return fmt.Errorf("add event: %w", err)
 		}
 	}
 	openAccount := tx.StmtContext(ctx, s.write.openAccount)
 	for _, a := range changes.Opened {
 		if _, err := openAccount.ExecContext(ctx, a.Tenant, a.Account, a.Currency, int64(a.Balance),
-			int64(a.Floor), a.State, a.CreatedAt.UnixMicro(), a.UpdatedAt.UnixMicro()); err != nil {
+			int64(a.Floor), a.State, a.Seq, a.CreatedAt.UnixMicro(), a.UpdatedAt.UnixMicro()); err != nil {
 			return fmt.Errorf("open account: %w", err)
 		}
 	}
 	changeAccount := tx.StmtContext(ctx, s.write.changeAccount)
 	for _, a := range changes.Changed {
-		if _, err := changeAccount.ExecContext(ctx, int64(a.Balance), a.State, a.UpdatedAt.UnixMicro(),
+		if _, err := changeAccount.ExecContext(ctx, int64(a.Balance), a.State, a.Seq, a.UpdatedAt.UnixMicro(),
 			a.Tenant, a.Account); err != nil {
 			return fmt.Errorf("change account: %w", err)
 		}

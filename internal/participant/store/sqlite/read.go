@@ -12,10 +12,10 @@ import (
 )
 
 type readStatements struct {
-	operation, operations, operationsOf, lines *sql.Stmt
-	account, accounts                          *sql.Stmt
-	ownSums, accountSums, balances             *sql.Stmt
-	faults, count, identity                    *sql.Stmt
+	operation, operations, operationsOf *sql.Stmt
+	account, accounts                   *sql.Stmt
+	ownSums, accountSums, balances      *sql.Stmt
+	faults, count, identity             *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -25,7 +25,6 @@ func (r *readStatements) texts() []prepared {
 			where (tenant, key) > (?, ?) order by tenant, key limit ?`},
 		{&r.operationsOf, `select ` + operationColumns + ` from operations
 			where tenant = ? and key > ? order by key limit ?`},
-		{&r.lines, `select tenant, key, account, currency, amount from lines where tenant = ? and key = ? order by account`},
 		{&r.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&r.accounts, `select ` + accountColumns + ` from accounts where tenant = ? and account > ? order by account limit ?`},
 		{&r.ownSums, ownSums},
@@ -57,11 +56,6 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	if limit <= 0 || (tenant != "" && after.Tenant > tenant) {
 		return nil, nil
 	}
-	tx, err := s.snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback() }() // it only read
 	statement := s.read.operations
 	if tenant != "" {
 		if after.Tenant < tenant {
@@ -69,22 +63,11 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 		}
 		statement = s.read.operationsOf
 	}
-	rows, err := tx.StmtContext(ctx, statement).QueryContext(ctx, after.Tenant, after.Key[:], limit)
-	stored, err := collect(rows, err, scanOperation)
-	if err != nil || len(stored) == 0 {
-		return nil, err
-	}
-	listed := make([]store.Listed, len(stored))
-	linesOf := tx.StmtContext(ctx, s.read.lines)
-	for i, o := range stored {
-		rows, err := linesOf.QueryContext(ctx, o.Tenant, o.Key[:])
-		lines, err := collect(rows, err, scanLine)
-		if err != nil {
-			return nil, err
-		}
-		listed[i] = store.Listed{Stored: o, Lines: lines}
-	}
-	return listed, nil
+	rows, err := statement.QueryContext(ctx, after.Tenant, after.Key[:], limit)
+	return collect(rows, err, func(r row) (store.Listed, error) {
+		stored, err := scanOperation(r)
+		return store.Listed{Stored: stored, Lines: stored.Sides()}, err
+	})
 }
 
 // snapshot begins a transaction that sees one state of the file. The caller rolls

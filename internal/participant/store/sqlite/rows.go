@@ -18,7 +18,8 @@ func scanOperation(r row) (book.Stored, error) {
 	var firstTime int64
 	if err := r.Scan(&s.Tenant, &key, &s.TransferKey, &s.Step, &s.Kind, &s.Account, &s.Amount, &s.Currency,
 		&s.Counterparty, &debitKey, &s.Outcome, &s.Reason, &s.AmountMoved, &s.BalanceAfter, &s.DebitOutcome,
-		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &firstTime); err != nil {
+		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &firstTime,
+		&s.Booked, &s.Against, &s.Delta, &s.Seq); err != nil {
 		return book.Stored{}, err
 	}
 	s.FirstTime = time.UnixMicro(firstTime).UTC()
@@ -49,7 +50,8 @@ func scanKey(to *stepkey.StepKey, from []byte) error {
 func operationValues(o book.Stored) []any {
 	return []any{o.Tenant, o.Key[:], o.TransferKey, o.Step, o.Kind, o.Account, int64(o.Amount), o.Currency, o.Counterparty,
 		keyOrNull(o.DebitKey), o.Outcome, o.Reason, int64(o.AmountMoved), int64(o.BalanceAfter), o.DebitOutcome,
-		keyOrNull(o.FirstRefundKey), int64(o.FirstRefundMoved), o.ToSuspense, o.FirstTime.UnixMicro()}
+		keyOrNull(o.FirstRefundKey), int64(o.FirstRefundMoved), o.ToSuspense, o.FirstTime.UnixMicro(),
+		o.Booked, o.Against, int64(o.Delta), o.Seq}
 }
 
 func keyOrNull(k stepkey.StepKey) any {
@@ -62,21 +64,11 @@ func keyOrNull(k stepkey.StepKey) any {
 func scanAccount(r row) (book.Account, error) {
 	var a book.Account
 	var created, updated int64
-	if err := r.Scan(&a.Tenant, &a.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &created, &updated); err != nil {
+	if err := r.Scan(&a.Tenant, &a.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &created, &updated); err != nil {
 		return book.Account{}, err
 	}
 	a.CreatedAt, a.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return a, nil
-}
-
-func scanLine(r row) (book.Line, error) {
-	var l book.Line
-	var key []byte
-	if err := r.Scan(&l.Tenant, &key, &l.Account, &l.Currency, &l.Amount); err != nil {
-		return book.Line{}, err
-	}
-	err := scanKey(&l.Key, key)
-	return l, err
 }
 
 // collect scans all rows. It is given what a query returned.

@@ -21,26 +21,32 @@ const (
 	sumLow  = `coalesce(sum(l.amount & 4294967295), 0)`
 )
 
-// Each ?1 is the tenant, or empty for all of them. ownSums adds up the accounts
-// that have no row.
+// lines are both sides of every entry. Each ?1 is the tenant, or empty for all of
+// them.
+const lines = `(select tenant, booked as account, currency, delta as amount, seq from operations
+		where delta <> 0 and (?1 = '' or tenant = ?1)
+	union all
+	select tenant, against, currency, -delta, 0 from operations where delta <> 0 and (?1 = '' or tenant = ?1))`
+
+// ownSums adds up the participant's own accounts, whose lines have no number.
 const (
-	ownSums = `select l.tenant, l.account, l.currency, ` + sumHigh + `, ` + sumLow + `, 0 from lines l
-		where (?1 = '' or l.tenant = ?1)
-		  and not exists (select 1 from accounts a where a.tenant = l.tenant and a.account = l.account)
+	ownSums = `select l.tenant, l.account, l.currency, ` + sumHigh + `, ` + sumLow + `, 0 from ` + lines + ` l
+		where l.seq = 0
 		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
 	accountSums = `select l.tenant, '', l.currency, coalesce(sum(l.balance >> 32), 0), coalesce(sum(l.balance & 4294967295), 0),
 		count(*) from accounts l
 		where (?1 = '' or l.tenant = ?1) group by l.tenant, l.currency order by l.tenant, l.currency`
-	faults = `select * from (
-			select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
-				(select ` + sumHigh + ` from lines l
-					where l.tenant = a.tenant and l.account = a.account and l.currency = a.currency) as high,
-				(select ` + sumLow + ` from lines l
-					where l.tenant = a.tenant and l.account = a.account and l.currency = a.currency) as low
-			from accounts a where ?1 = '' or a.tenant = ?1)
-		-- equal, after the low part's carry, and no sum that wraps
-		where balance < floor or (balance >> 32) <> high + (low >> 32) or (balance & 4294967295) <> (low & 4294967295)
-		order by tenant, account limit ?2`
+	faults = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
+			coalesce(s.high, 0) as high, coalesce(s.low, 0) as low
+		from accounts a left join (
+			select l.tenant, l.account, l.currency, ` + sumHigh + ` as high, ` + sumLow + ` as low from ` + lines + ` l
+			where l.seq > 0 group by l.tenant, l.account, l.currency
+		) s on s.tenant = a.tenant and s.account = a.account and s.currency = a.currency
+		where (?1 = '' or a.tenant = ?1) and (a.balance < a.floor
+			-- equal, after the low part's carry, and no sum that wraps
+			or (a.balance >> 32) <> coalesce(s.high, 0) + (coalesce(s.low, 0) >> 32)
+			or (a.balance & 4294967295) <> (coalesce(s.low, 0) & 4294967295))
+		order by a.tenant, a.account limit ?2`
 )
 
 // summed is the sum of a group of amounts; account is empty where the group is

@@ -22,6 +22,12 @@ create table operations (
     first_refund_moved bigint           not null,
     to_suspense        boolean          not null,
     first_time         timestamptz      not null,
+    -- The journal entry: booked was changed by delta, against by the opposite. So
+    -- one row is one entry, and none can fail to balance.
+    booked             text collate "C" not null,
+    against            text collate "C" not null,
+    delta              bigint           not null,
+    seq                bigint           not null,
     primary key (tenant, key),
     -- The last guard. A tombstone (outcome 3) holds no contents.
     constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
@@ -30,6 +36,10 @@ create table operations (
 -- At most one refund per debit, whatever keys are used.
 create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
 
+-- An account's lines in order. The number and the time of the last stand in the
+-- account's row, and are given out under its lock.
+create unique index operations_by_account on operations (tenant, booked, seq) where seq > 0;
+
 create table accounts (
     tenant     text collate "C" not null,
     account    text collate "C" not null,
@@ -37,33 +47,22 @@ create table accounts (
     balance    bigint           not null,
     floor      bigint           not null,
     state      smallint         not null,
+    seq        bigint           not null,
     created_at timestamptz      not null,
     updated_at timestamptz      not null,
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 );
 
-create table lines (
-    id       bigint generated always as identity primary key,
-    tenant   text collate "C" not null,
-    key      uuid             not null,
-    account  text collate "C" not null,
-    currency text collate "C" not null,
-    amount   bigint           not null
-);
-create index lines_by_account on lines (tenant, account, currency) include (amount);
-create index lines_by_key on lines (tenant, key, account);
-
+-- What is to be announced; a row is deleted once it has been.
 create table events (
+    created_at timestamptz      not null,
     tenant     text collate "C" not null,
     id         uuid             not null,
     type       text             not null,
     key        uuid             not null,
-    created_at timestamptz      not null,
-    relayed_at timestamptz,
-    primary key (tenant, id)
+    primary key (created_at, tenant, id)
 );
-create index events_unrelayed on events (created_at, tenant, id) where relayed_at is null;
 
 create table meta (
     id          smallint primary key check (id = 1),
@@ -91,6 +90,5 @@ insert into marks (slot, batches) select slot, 0 from generate_series(0, 63) as 
 drop table marks;
 drop table meta;
 drop table events;
-drop table lines;
 drop table accounts;
 drop table operations;

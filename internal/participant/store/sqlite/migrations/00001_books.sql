@@ -22,10 +22,20 @@ create table operations (
     first_refund_moved integer not null,
     to_suspense        integer not null,
     first_time         integer not null,
+    -- The journal entry: booked was changed by delta, against by the opposite. So
+    -- one row is one entry, and none can fail to balance.
+    booked             text    not null,
+    against            text    not null,
+    delta              integer not null,
+    seq                integer not null,
     primary key (tenant, key),
     -- The last guard. A tombstone (outcome 3) holds no contents.
     constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
 ) strict, without rowid;
+
+-- An account's lines in order. The number and the time of the last stand in the
+-- account's row, and are given out under its lock.
+create unique index operations_by_account on operations (tenant, booked, seq) where seq > 0;
 
 -- At most one refund per debit, whatever keys are used.
 create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
@@ -37,33 +47,22 @@ create table accounts (
     balance    integer not null,
     floor      integer not null,
     state      integer not null,
+    seq        integer not null,
     created_at integer not null,
     updated_at integer not null,
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 ) strict, without rowid;
 
-create table lines (
-    id       integer primary key,
-    tenant   text    not null,
-    key      blob    not null,
-    account  text    not null,
-    currency text    not null,
-    amount   integer not null
-) strict;
-create index lines_by_account on lines (tenant, account, currency, amount);
-create index lines_by_key on lines (tenant, key, account);
-
+-- What is to be announced; a row is deleted once it has been.
 create table events (
+    created_at integer not null,
     tenant     text    not null,
     id         blob    not null,
     type       text    not null,
     key        blob    not null,
-    created_at integer not null,
-    relayed_at integer,
-    primary key (tenant, id)
+    primary key (created_at, tenant, id)
 ) strict, without rowid;
-create index events_unrelayed on events (created_at, tenant, id) where relayed_at is null;
 
 create table meta (
     id          integer primary key check (id = 1),
@@ -79,6 +78,5 @@ insert into meta (id, incarnation) values (1, lower(hex(randomblob(16))));
 -- +goose Down
 drop table meta;
 drop table events;
-drop table lines;
 drop table accounts;
 drop table operations;
