@@ -214,7 +214,7 @@ var (
 	// values are the packages of the standard library that hold no state and do no I/O.
 	values = map[string]bool{
 		"bytes": true, "cmp": true, "crypto/sha256": true, "encoding/binary": true, "encoding/hex": true,
-		"encoding/base64": true, "errors": true, "fmt": true, "hash": true, "iter": true, "maps": true, "math": true,
+		"encoding/base64": true, "encoding/json": true, "errors": true, "fmt": true, "hash": true, "iter": true, "maps": true, "math": true,
 		"math/big": true, "math/bits": true, "regexp": true, "slices": true, "sort": true, "strconv": true,
 		"strings": true, "time": true, "unicode": true, "unicode/utf8": true,
 	}

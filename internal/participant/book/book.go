@@ -26,6 +26,11 @@ const (
 	Freeze   Kind = 7
 	Close    Kind = 8
 	Unfreeze Kind = 9
+	Withdraw Kind = 10
+	// SetTerms and SetHolder replace what was agreed for an account, and what is
+	// kept about its holder.
+	SetTerms  Kind = 11
+	SetHolder Kind = 12
 )
 
 // String is the kind in lower case, which is also the name of its step.
@@ -49,6 +54,12 @@ func (k Kind) String() string {
 		return "close"
 	case Unfreeze:
 		return "unfreeze"
+	case Withdraw:
+		return "withdraw"
+	case SetTerms:
+		return "terms"
+	case SetHolder:
+		return "holder"
 	}
 	return "unknown"
 }
@@ -70,11 +81,13 @@ type Operation struct {
 	// Amount is in minor units.
 	Amount   money.Minor
 	Currency money.Currency
-	// Counterparty is the other side's account; for Deposit, the external
-	// account's name.
+	// Counterparty is the other side's account; for Deposit and Withdraw, the
+	// external account's name.
 	Counterparty names.AccountRef
 	// DebitKey is the debit that a Refund gives back.
 	DebitKey stepkey.StepKey
+	// Details is the text of the Details that only some local kinds have.
+	Details string
 }
 
 // ID names an operation: keys are unique within a tenant.
@@ -119,12 +132,14 @@ const (
 	AlreadyRefunded   Reason = 8
 	AccountExists     Reason = 9
 	BalanceNotZero    Reason = 10
+	BalanceBelowFloor Reason = 11
 )
 
 // String is the reason's name in the API's words.
 func (r Reason) String() string {
 	reasons := [...]string{"", "INSUFFICIENT_FUNDS", "LIMIT_EXCEEDED", "ACCOUNT_NOT_FOUND", "ACCOUNT_FROZEN",
-		"ACCOUNT_CLOSED", "CURRENCY_MISMATCH", "BALANCE_OVERFLOW", "ALREADY_REFUNDED", "ACCOUNT_EXISTS", "BALANCE_NOT_ZERO"}
+		"ACCOUNT_CLOSED", "CURRENCY_MISMATCH", "BALANCE_OVERFLOW", "ALREADY_REFUNDED", "ACCOUNT_EXISTS", "BALANCE_NOT_ZERO",
+		"BALANCE_BELOW_FLOOR"}
 	if int(r) < len(reasons) {
 		return reasons[r]
 	}
@@ -230,6 +245,16 @@ type Account struct {
 	Seq       int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// DebitMax, DayMax and DayZone are Terms'.
+	DebitMax, DayMax money.Minor
+	DayZone          string
+	// SpentOn is the day, in DayZone, on which Spent was taken; see DayMax.
+	SpentOn int64
+	Spent   money.Minor
+	// StateReason says why it is frozen, or was unfrozen.
+	StateReason string
+	// Holder is what is kept about the holder, as the text of Details.
+	Holder string
 }
 
 // Line is one side of a journal entry. The lines of one operation sum to zero.

@@ -19,6 +19,8 @@ const BatchSizeMax = 300
 type View struct {
 	// Now is the database's clock.
 	Now time.Time
+	// Zone gives a time zone by its IANA name, or nil if it is not known here.
+	Zone func(name string) *time.Location
 	// Operations holds those of Keys that are stored.
 	Operations map[ID]Stored
 	// Refunds holds the Applied refund of each of Debits that has one.
@@ -27,12 +29,14 @@ type View struct {
 	Accounts map[AccountID]Account
 }
 
-// Changes are the rows that a batch adds (Operations, Events), opens (Opened) and
-// changes (Changed: balance, state, seq, updated at).
+// Changes are the rows that a batch adds (Operations, Events), opens (Opened),
+// moves money on (Changed: balance, seq, updated at) and changes otherwise too
+// (Amended).
 type Changes struct {
 	Operations []Stored
 	Opened     []Account
 	Changed    []Account
+	Amended    []Account
 	Events     []Event
 }
 
@@ -100,15 +104,18 @@ func Accounts(operations []Operation, stored map[ID]Stored) []AccountID {
 
 // Decide gives the answer to each operation, in order, and the rows to write.
 func Decide(v *View, operations []Operation, limits Limits) ([]Answer, Changes) {
-	d := decision{view: v, limits: limits, touched: map[AccountID]bool{}, opened: map[AccountID]bool{}}
+	d := decision{view: v, limits: limits, touched: map[AccountID]bool{}, opened: map[AccountID]bool{}, amended: map[AccountID]bool{}}
 	answers := make([]Answer, len(operations))
 	for i, o := range operations {
 		answers[i] = d.answer(o)
 	}
 	for _, id := range d.order {
-		if d.opened[id] {
+		switch {
+		case d.opened[id]:
 			d.changes.Opened = append(d.changes.Opened, v.Accounts[id])
-		} else {
+		case d.amended[id]:
+			d.changes.Amended = append(d.changes.Amended, v.Accounts[id])
+		default:
 			d.changes.Changed = append(d.changes.Changed, v.Accounts[id])
 		}
 	}
@@ -136,6 +143,7 @@ type decision struct {
 	changes Changes
 	touched map[AccountID]bool
 	opened  map[AccountID]bool
+	amended map[AccountID]bool
 	order   []AccountID
 }
 
@@ -162,24 +170,19 @@ func (d *decision) answer(o Operation) Answer {
 	if reason := d.judge(o, account, exists); reason != 0 {
 		return d.refuse(o, reason)
 	}
-	was := account.State
 	switch o.Kind {
 	case Debit:
-		return d.move(o, account, -o.Amount, Clearing(o.Counterparty.Participant()))
+		return d.take(o, account, Clearing(o.Counterparty.Participant()))
 	case Credit:
 		return d.move(o, account, o.Amount, Clearing(o.Counterparty.Participant()))
 	case Deposit:
 		return d.move(o, account, o.Amount, External(names.Account(o.Counterparty)))
-	case Freeze:
-		account.State = StateFrozen
-	case Unfreeze:
-		account.State = StateOpen
-	case Close:
-		account.State = StateClosed
+	case Withdraw:
+		return d.take(o, account, External(names.Account(o.Counterparty)))
 	}
 	at := d.view.Now
-	if account.State != was {
-		at = d.put(account).UpdatedAt
+	if amended := amend(account, o); amended != account {
+		at = d.amend(amended).UpdatedAt
 	}
 	return Answer{Stored: d.apply(at, Stored{Operation: o, BalanceAfter: account.Balance})}
 }
@@ -191,7 +194,12 @@ func (d *decision) judge(o Operation, account Account, exists bool) Reason {
 		return AccountNotFound
 	case account.State == StateClosed:
 		return AccountClosed
-	case o.Kind == Freeze || o.Kind == Unfreeze:
+	case o.Kind == Freeze || o.Kind == Unfreeze || o.Kind == SetHolder:
+		return 0
+	case o.Kind == SetTerms:
+		if account.Balance < -o.details().Terms.Overdraft {
+			return BalanceBelowFloor
+		}
 		return 0
 	case o.Kind == Close:
 		if account.Balance != 0 {
@@ -205,7 +213,10 @@ func (d *decision) judge(o Operation, account Account, exists bool) Reason {
 	case o.Amount > d.limits.AmountMax:
 		return LimitExceeded
 	}
-	if o.Kind == Debit {
+	if o.Kind == Debit || o.Kind == Withdraw {
+		if account.DebitMax > 0 && o.Amount > account.DebitMax || d.overDayMax(account, o.Amount) {
+			return LimitExceeded
+		}
 		// Both sides are within 2^62 of zero or the sum says so: no wrap.
 		after, ok := money.Add(account.Balance, -o.Amount)
 		if !ok || after < account.Floor {
@@ -242,6 +253,7 @@ func (d *decision) refund(o Operation) Answer {
 		if _, fits := money.Add(account.Balance, debit.AmountMoved); account.State == StateClosed || !fits {
 			refund.ToSuspense = true
 		} else {
+			account = d.giveBack(account, debit)
 			account = d.book(account, &refund.Entry)
 			at = account.UpdatedAt
 		}
@@ -258,7 +270,11 @@ func (d *decision) open(o Operation) Answer {
 		return d.refuse(o, AccountExists)
 	}
 	d.opened[id] = true
-	account := d.put(Account{AccountID: id, Currency: o.Currency, State: StateOpen, CreatedAt: d.view.Now})
+	details := o.details()
+	account := Account{AccountID: id, Currency: o.Currency, State: StateOpen, CreatedAt: d.view.Now,
+		Holder: Details{Holder: details.Holder}.String()}
+	account.agree(details.Terms)
+	account = d.put(account)
 	return Answer{Stored: d.apply(account.UpdatedAt, Stored{Operation: o})}
 }
 

@@ -38,7 +38,7 @@ func ValidateIdentity(o Operation) []Violation {
 
 func validateStep(o Operation) []Violation {
 	switch o.Kind {
-	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close:
+	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder:
 		if o.Step != o.Kind.String() {
 			return []Violation{{"step", "must be " + o.Kind.String() + " for this operation"}}
 		}
@@ -71,7 +71,9 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 	if !o.Account.Valid() {
 		v = append(v, Violation{"account", "must be " + names.PartGrammar})
 	}
-	if o.Kind == Freeze || o.Kind == Unfreeze || o.Kind == Close {
+	v = append(v, validateDetails(o)...)
+	switch o.Kind {
+	case Freeze, Unfreeze, Close, SetTerms, SetHolder:
 		return v
 	}
 	if !o.Currency.Known() {
@@ -84,9 +86,9 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 		v = append(v, Violation{"amount", "must be 1 to 2^62, in minor units"})
 	}
 	switch {
-	case o.Kind == Deposit && !names.Account(o.Counterparty).Valid():
+	case external(o.Kind) && !names.Account(o.Counterparty).Valid():
 		v = append(v, Violation{"external", "must be " + names.PartGrammar})
-	case o.Kind != Deposit && !o.Counterparty.Valid():
+	case !external(o.Kind) && !o.Counterparty.Valid():
 		v = append(v, Violation{"counterparty", "must be " + names.AccountRefGrammar})
 	}
 	if !o.DebitKey.IsZero() {
@@ -94,6 +96,9 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 	}
 	return v
 }
+
+// external says whether the kind moves money between an account and the outside.
+func external(k Kind) bool { return k == Deposit || k == Withdraw }
 
 // Differing names the fields in which a request differs from what is stored
 // under its key. asked is taken as the kind that it names: for Cancel, the
@@ -121,6 +126,9 @@ func Differing(stored Stored, asked Operation) []string {
 	differ("currency", stored.Currency != asked.Currency)
 	differ("counterparty", stored.Counterparty != asked.Counterparty)
 	differ("debit_key", stored.DebitKey != asked.DebitKey)
+	if stored.Details != asked.Details {
+		fields = append(fields, differingDetails(stored.Operation, asked)...)
+	}
 	return fields
 }
 
@@ -133,7 +141,7 @@ func differingDebit(debit Stored, refund Operation) []string {
 }
 
 func kindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close} {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder} {
 		if k.String() == step {
 			return k
 		}

@@ -25,6 +25,7 @@ type world struct {
 	events   map[stepkey.StepKey]book.Event
 	// last is each account's last line.
 	last map[book.AccountID]book.Stored
+	zone func(string) *time.Location
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -54,7 +55,7 @@ func in(state book.AccountState, a book.Account) book.Account {
 }
 
 func (w *world) view(operations []book.Operation) *book.View {
-	v := &book.View{Now: w.now, Operations: map[book.ID]book.Stored{}, Refunds: map[book.ID]book.Stored{},
+	v := &book.View{Now: w.now, Zone: w.zone, Operations: map[book.ID]book.Stored{}, Refunds: map[book.ID]book.Stored{},
 		Accounts: map[book.AccountID]book.Account{}}
 	for _, id := range book.Keys(operations) {
 		if s, ok := w.ops[id]; ok {
@@ -81,7 +82,7 @@ func (w *world) apply(operations ...book.Operation) ([]book.Answer, error) {
 	if len(answers) != len(operations) {
 		return nil, fmt.Errorf("%d answers for %d operations", len(answers), len(operations))
 	}
-	if changes.Empty() && len(changes.Opened)+len(changes.Changed)+len(changes.Events) > 0 {
+	if changes.Empty() && len(changes.Opened)+len(changes.Changed)+len(changes.Amended)+len(changes.Events) > 0 {
 		return nil, fmt.Errorf("changes that say they are empty: %+v", changes)
 	}
 	if err := w.save(changes, len(operations)); err != nil {
@@ -91,7 +92,7 @@ func (w *world) apply(operations ...book.Operation) ([]book.Answer, error) {
 }
 
 func (w *world) save(c book.Changes, size int) error {
-	if rows := len(c.Operations) + len(c.Opened) + len(c.Changed) + len(c.Events); rows > 3*size {
+	if rows := len(c.Operations) + len(c.Opened) + len(c.Changed) + len(c.Amended) + len(c.Events); rows > 3*size {
 		return fmt.Errorf("%d rows for %d operations", rows, size)
 	}
 	for _, s := range c.Operations {
@@ -106,8 +107,17 @@ func (w *world) save(c book.Changes, size int) error {
 		w.accounts[a.AccountID] = a
 	}
 	for _, a := range c.Changed {
-		if _, exists := w.accounts[a.AccountID]; !exists {
+		old, exists := w.accounts[a.AccountID]
+		if !exists {
 			return fmt.Errorf("%v is changed but was never opened", a.AccountID)
+		}
+		// No more than this is written.
+		old.Balance, old.Seq, old.UpdatedAt = a.Balance, a.Seq, a.UpdatedAt
+		w.accounts[a.AccountID] = old
+	}
+	for _, a := range c.Amended {
+		if _, exists := w.accounts[a.AccountID]; !exists {
+			return fmt.Errorf("%v is amended but was never opened", a.AccountID)
 		}
 		w.accounts[a.AccountID] = a
 	}

@@ -49,6 +49,15 @@ type Store interface {
 	// Accounts lists a tenant's accounts by name, after the given one.
 	Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error)
 
+	// Span finds the lines of an account whose time is from <= time < to (zero: no
+	// bound), or ErrNotFound. What it says of them is never different later, unless
+	// to lies ahead: no line is being added that would belong to them.
+	Span(ctx context.Context, id book.AccountID, from, to time.Time) (Span, error)
+
+	// Lines lists the operations behind an account's lines, in order, after the
+	// given line and up to last.
+	Lines(ctx context.Context, id book.AccountID, after Place, last int64, limit int) ([]book.Stored, error)
+
 	// TrialBalance gives the balance of every account of a tenant, the
 	// participant's own included, in one snapshot, ordered by currency and
 	// account, with the snapshot's time.
@@ -70,6 +79,24 @@ type Store interface {
 type Listed struct {
 	book.Stored
 	Lines []book.Line
+}
+
+// Span is a run of an account's lines.
+type Span struct {
+	Account book.Account
+	// Opening is the balance before the first line, Closing that after the last,
+	// minor units; both are the same where there is none.
+	Opening, Closing money.Minor
+	// Before is the line before the first, Last the number of the last; Last is
+	// Before.Seq where there is none.
+	Before Place
+	Last   int64
+}
+
+// Place is that of a line within its account's. Time and number grow together.
+type Place struct {
+	Time time.Time
+	Seq  int64
 }
 
 // Identity tells one store from an older copy of it.

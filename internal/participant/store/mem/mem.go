@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,6 +71,7 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 func (s *Store) view(operations []book.Operation) *book.View {
 	v := &book.View{
 		Now:        s.clock(),
+		Zone:       store.Zone,
 		Operations: map[book.ID]book.Stored{},
 		Refunds:    map[book.ID]book.Stored{},
 		Accounts:   map[book.AccountID]book.Account{},
@@ -106,7 +108,7 @@ func (s *Store) guard(changes book.Changes) error {
 			return fmt.Errorf("mem: debit %s is refunded already", o.DebitKey)
 		}
 	}
-	for _, a := range append(changes.Opened, changes.Changed...) {
+	for _, a := range slices.Concat(changes.Opened, changes.Changed, changes.Amended) {
 		if a.Balance < a.Floor {
 			return fmt.Errorf("mem: account %s would have %d, below its floor %d", a.Account, a.Balance, a.Floor)
 		}
@@ -124,7 +126,7 @@ func (s *Store) save(changes book.Changes) {
 	for _, a := range changes.Opened {
 		s.accounts[a.AccountID] = a
 	}
-	for _, a := range changes.Changed {
+	for _, a := range slices.Concat(changes.Changed, changes.Amended) {
 		s.accounts[a.AccountID] = a
 	}
 	s.events = append(s.events, changes.Events...)

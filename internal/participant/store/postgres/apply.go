@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"giro/internal/participant/book"
+	"giro/internal/participant/store"
 	"giro/internal/pgpool"
 )
 
@@ -54,6 +55,7 @@ func transact(ctx context.Context, c *pgpool.Conn, operations []book.Operation, 
 // could be older than the one before it.
 func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book.View, error) {
 	v := &book.View{
+		Zone:       store.Zone,
 		Operations: map[book.ID]book.Stored{},
 		Refunds:    map[book.ID]book.Stored{},
 		Accounts:   map[book.AccountID]book.Account{},
@@ -101,10 +103,15 @@ func saving(changes book.Changes) *pgx.Batch {
 			batch.Queue(statement, columns...)
 		}
 	}
-	queue(openAccounts, len(changes.Opened), openColumns(changes.Opened))
-	queue(addOperations, len(changes.Operations), operationValues(changes.Operations))
+	queue(openAccounts, len(changes.Opened), accountValues(changes.Opened))
+	if slices.ContainsFunc(changes.Operations, func(o book.Stored) bool { return o.Details != "" }) {
+		queue(addDetailed, len(changes.Operations), detailedValues(changes.Operations))
+	} else {
+		queue(addOperations, len(changes.Operations), operationValues(changes.Operations))
+	}
 	queue(addEvents, len(changes.Events), eventColumns(changes.Events))
 	queue(changeAccounts, len(changes.Changed), changeColumns(changes.Changed))
+	queue(amendAccounts, len(changes.Amended), accountValues(changes.Amended))
 	queue(raiseMark, 1, []any{rand.IntN(markSlots)})
 	return batch
 }
@@ -114,6 +121,7 @@ func sortChanges(changes book.Changes) {
 	slices.SortFunc(changes.Operations, func(a, b book.Stored) int { return compareIDs(a.ID(), b.ID()) })
 	slices.SortFunc(changes.Opened, compareAccounts)
 	slices.SortFunc(changes.Changed, compareAccounts)
+	slices.SortFunc(changes.Amended, compareAccounts)
 }
 
 func compareIDs(a, b book.ID) int {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"giro/internal/dbtest"
+	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 	"giro/internal/participant/store/storetest"
 )
@@ -69,7 +70,10 @@ func TestStore(t *testing.T) {
 // event announces anything else.
 func checkEvents(t *testing.T, c *pgx.Conn) {
 	t.Helper()
-	kinds := []string{"debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unfreeze"}
+	var kinds []string
+	for kind := book.Debit; kind.String() != "unknown"; kind++ {
+		kinds = append(kinds, kind.String())
+	}
 	var missing, extra int
 	err := c.QueryRow(context.Background(), `select
 		(select count(*) from operations o where outcome = 1 and not exists (select from events e where e.tenant = o.tenant

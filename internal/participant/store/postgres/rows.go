@@ -21,7 +21,7 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 	var key, debitKey, firstRefundKey pgtype.UUID
 	err := row.Scan(&s.Tenant, &key, &s.TransferKey, &s.Step, &s.Kind, &s.Account, &s.Amount, &s.Currency,
 		&s.Counterparty, &debitKey, &s.Outcome, &s.Reason, &s.AmountMoved, &s.BalanceAfter, &s.DebitOutcome,
-		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &s.FirstTime, &s.Booked, &s.Against, &s.Delta, &s.Seq)
+		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &s.FirstTime, &s.Booked, &s.Against, &s.Delta, &s.Seq, &s.Details)
 	// The driver leaves the bytes of NULL at zero.
 	s.Key, s.DebitKey, s.FirstRefundKey = key.Bytes, debitKey.Bytes, firstRefundKey.Bytes
 	s.FirstTime = s.FirstTime.UTC()
@@ -30,7 +30,8 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 
 func scanAccount(row pgx.CollectableRow) (book.Account, error) {
 	var a book.Account
-	err := row.Scan(&a.Tenant, &a.AccountID.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &a.CreatedAt, &a.UpdatedAt)
+	err := row.Scan(&a.Tenant, &a.AccountID.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &a.CreatedAt, &a.UpdatedAt,
+		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder)
 	a.CreatedAt, a.UpdatedAt = a.CreatedAt.UTC(), a.UpdatedAt.UTC()
 	return a, err
 }
@@ -79,6 +80,11 @@ func operationValues(rows []book.Stored) []any {
 	}
 }
 
+// detailedValues are in the order of detailedColumns.
+func detailedValues(rows []book.Stored) []any {
+	return append(operationValues(rows), column(rows, func(r book.Stored) string { return r.Details }))
+}
+
 func eventColumns(rows []book.Event) []any {
 	return []any{
 		column(rows, func(r book.Event) time.Time { return r.Time }),
@@ -89,17 +95,26 @@ func eventColumns(rows []book.Event) []any {
 	}
 }
 
-func openColumns(rows []book.Account) []any {
+// accountValues are in the order of accountColumns.
+func accountValues(rows []book.Account) []any {
+	type a = book.Account
 	return []any{
-		column(rows, func(r book.Account) string { return string(r.Tenant) }),
-		column(rows, func(r book.Account) string { return string(r.Account) }),
-		column(rows, func(r book.Account) string { return string(r.Currency) }),
-		column(rows, func(r book.Account) int64 { return int64(r.Balance) }),
-		column(rows, func(r book.Account) int64 { return int64(r.Floor) }),
-		column(rows, func(r book.Account) int16 { return int16(r.State) }),
-		column(rows, func(r book.Account) int64 { return r.Seq }),
-		column(rows, func(r book.Account) time.Time { return r.CreatedAt }),
-		column(rows, func(r book.Account) time.Time { return r.UpdatedAt }),
+		column(rows, func(r a) string { return string(r.Tenant) }),
+		column(rows, func(r a) string { return string(r.Account) }),
+		column(rows, func(r a) string { return string(r.Currency) }),
+		column(rows, func(r a) int64 { return int64(r.Balance) }),
+		column(rows, func(r a) int64 { return int64(r.Floor) }),
+		column(rows, func(r a) int16 { return int16(r.State) }),
+		column(rows, func(r a) int64 { return r.Seq }),
+		column(rows, func(r a) time.Time { return r.CreatedAt }),
+		column(rows, func(r a) time.Time { return r.UpdatedAt }),
+		column(rows, func(r a) int64 { return int64(r.DebitMax) }),
+		column(rows, func(r a) int64 { return int64(r.DayMax) }),
+		column(rows, func(r a) string { return r.DayZone }),
+		column(rows, func(r a) int64 { return r.SpentOn }),
+		column(rows, func(r a) int64 { return int64(r.Spent) }),
+		column(rows, func(r a) string { return r.StateReason }),
+		column(rows, func(r a) string { return r.Holder }),
 	}
 }
 
@@ -108,7 +123,6 @@ func changeColumns(rows []book.Account) []any {
 		column(rows, func(r book.Account) string { return string(r.Tenant) }),
 		column(rows, func(r book.Account) string { return string(r.Account) }),
 		column(rows, func(r book.Account) int64 { return int64(r.Balance) }),
-		column(rows, func(r book.Account) int16 { return int16(r.State) }),
 		column(rows, func(r book.Account) int64 { return r.Seq }),
 		column(rows, func(r book.Account) time.Time { return r.UpdatedAt }),
 	}

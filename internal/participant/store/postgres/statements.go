@@ -4,7 +4,11 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time,
 	booked, against, delta, seq`
 
-const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at`
+// detailedColumns are operationColumns with what only local operations have.
+const detailedColumns = operationColumns + `, details`
+
+const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder`
 
 // markSlots is how many counters the migration makes.
 const markSlots = 64
@@ -17,19 +21,20 @@ const (
 
 	loadOperations = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq
+			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
 		join operations o on o.tenant = asked.tenant and o.key = asked.key`
 
 	loadRefunds = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq
+			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
 		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind = 3 and o.outcome = 1`
 
 	// The rows are locked after they are sorted: in the one global order. NO KEY,
 	// since no key of an account ever changes.
-	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at
+	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at,
+			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder
 		from unnest($1::text[], $2::text[]) as asked (tenant, account)
 		join accounts a on a.tenant = asked.tenant and a.account = asked.account
 		order by a.tenant, a.account for no key update of a`
@@ -38,7 +43,8 @@ const (
 	// there means that a race was lost.
 	openAccounts = `insert into accounts (` + accountColumns + `)
 		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
-			$8::timestamptz[], $9::timestamptz[])`
+			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
+			$15::text[], $16::text[])`
 
 	addOperations = `insert into operations (` + operationColumns + `)
 		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
@@ -46,29 +52,56 @@ const (
 			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::text[], $21::text[],
 			$22::bigint[], $23::bigint[])`
 
+	// addDetailed is addOperations for a batch that holds local operations.
+	addDetailed = `insert into operations (` + detailedColumns + `)
+		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
+			$8::text[], $9::text[], $10::uuid[], $11::smallint[], $12::smallint[], $13::bigint[], $14::bigint[],
+			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::text[], $21::text[],
+			$22::bigint[], $23::bigint[], $24::text[])`
+
 	addEvents = `insert into events (created_at, tenant, id, type, key)
 		select * from unnest($1::timestamptz[], $2::text[], $3::uuid[], $4::text[], $5::uuid[])`
 
-	changeAccounts = `update accounts a set balance = changed.balance, state = changed.state, seq = changed.seq,
-			updated_at = changed.updated_at
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::smallint[], $5::bigint[], $6::timestamptz[])
-			as changed (tenant, account, balance, state, seq, updated_at)
+	changeAccounts = `update accounts a set balance = changed.balance, seq = changed.seq, updated_at = changed.updated_at
+		from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[])
+			as changed (tenant, account, balance, seq, updated_at)
+		where a.tenant = changed.tenant and a.account = changed.account`
+
+	amendAccounts = `update accounts a set balance = changed.balance, floor = changed.floor, state = changed.state,
+			seq = changed.seq, updated_at = changed.updated_at, debit_max = changed.debit_max, day_max = changed.day_max,
+			day_zone = changed.day_zone, spent_on = changed.spent_on, spent = changed.spent,
+			state_reason = changed.state_reason, holder = changed.holder
+		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
+			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
+			$15::text[], $16::text[]) as changed (` + accountColumns + `)
 		where a.tenant = changed.tenant and a.account = changed.account`
 
 	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
 
-	lookupOperation = `select ` + operationColumns + ` from operations where tenant = $1::text and key = $2::uuid`
+	lookupOperation = `select ` + detailedColumns + ` from operations where tenant = $1::text and key = $2::uuid`
 
-	listOperations = `select ` + operationColumns + ` from operations
+	listOperations = `select ` + detailedColumns + ` from operations
 		where (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
 
-	listOperationsOf = `select ` + operationColumns + ` from operations
+	listOperationsOf = `select ` + detailedColumns + ` from operations
 		where tenant = $1::text and key > $2::uuid order by key limit $3::bigint`
 
 	loadAccount = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text`
 
 	listAccounts = `select ` + accountColumns + ` from accounts
 		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
+
+	// waitForLines waits for whoever is changing the account: what then begins has a
+	// later time.
+	waitForLines = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text for share`
+
+	lastBefore = `select first_time, seq, balance_after from operations
+		where tenant = $1::text and booked = $2::text and seq > 0 and first_time < $3::timestamptz
+		order by first_time desc, seq desc limit 1`
+
+	linesAfter = `select ` + detailedColumns + ` from operations
+		where tenant = $1::text and booked = $2::text and seq > 0 and (first_time, seq) > ($3::timestamptz, $4::bigint)
+		order by first_time, seq limit $5::bigint`
 
 	identity = `select incarnation, (select sum(batches)::bigint from marks) from meta where id = 1`
 
@@ -77,8 +110,9 @@ const (
 )
 
 // hotStatements run on the pool whose sessions keep to indexes.
-var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations,
-	addEvents, changeAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts, identity, claim}
+var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addDetailed,
+	addEvents, changeAccounts, amendAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts,
+	waitForLines, lastBefore, linesAfter, identity, claim}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.

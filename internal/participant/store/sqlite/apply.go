@@ -13,9 +13,10 @@ import (
 
 const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
 	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time,
-	booked, against, delta, seq`
+	booked, against, delta, seq, details`
 
-const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at`
+const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder`
 
 // Row by row: in one process a prepared statement costs microseconds, and the
 // write lock is held already.
@@ -23,6 +24,7 @@ type writeStatements struct {
 	operation, refund, account *sql.Stmt
 	addOperation, addEvent     *sql.Stmt
 	openAccount, changeAccount *sql.Stmt
+	amendAccount               *sql.Stmt
 	raiseMark                  *sql.Stmt
 }
 
@@ -33,10 +35,12 @@ func (w *writeStatements) texts() []prepared {
 			where tenant = ? and debit_key = ? and kind = 3 and outcome = 1`},
 		{&w.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&w.addOperation, `insert into operations (` + operationColumns + `)
-			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.addEvent, `insert into events (created_at, tenant, id, type, key) values (?, ?, ?, ?, ?)`},
-		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
-		{&w.changeAccount, `update accounts set balance = ?, state = ?, seq = ?, updated_at = ? where tenant = ? and account = ?`},
+		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.changeAccount, `update accounts set balance = ?, seq = ?, updated_at = ? where tenant = ? and account = ?`},
+		{&w.amendAccount, `update accounts set balance = ?, seq = ?, updated_at = ?, floor = ?, state = ?, debit_max = ?, day_max = ?,
+			day_zone = ?, spent_on = ?, spent = ?, state_reason = ?, holder = ? where tenant = ? and account = ?`},
 		{&w.raiseMark, `update meta set batches = batches + 1 where id = 1`},
 	}
 }
@@ -93,6 +97,7 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, operations []book.Operat
 func (w *writeStatements) view(ctx context.Context, operations []book.Operation) (*book.View, error) {
 	v := &book.View{
 		Now:        time.Now().UTC().Truncate(time.Microsecond),
+		Zone:       store.Zone,
 		Operations: map[book.ID]book.Stored{},
 		Refunds:    map[book.ID]book.Stored{},
 		Accounts:   map[book.AccountID]book.Account{},
@@ -142,22 +147,37 @@ func (s *Store) save(ctx context.Context, tx *sql.Tx, changes book.Changes) erro
 			return fmt.Errorf("add event: %w", err)
 		}
 	}
-	openAccount := tx.StmtContext(ctx, s.write.openAccount)
-	for _, a := range changes.Opened {
-		if _, err := openAccount.ExecContext(ctx, a.Tenant, a.Account, a.Currency, int64(a.Balance),
-			int64(a.Floor), a.State, a.Seq, a.CreatedAt.UnixMicro(), a.UpdatedAt.UnixMicro()); err != nil {
-			return fmt.Errorf("open account: %w", err)
-		}
-	}
-	changeAccount := tx.StmtContext(ctx, s.write.changeAccount)
-	for _, a := range changes.Changed {
-		if _, err := changeAccount.ExecContext(ctx, int64(a.Balance), a.State, a.Seq, a.UpdatedAt.UnixMicro(),
-			a.Tenant, a.Account); err != nil {
-			return fmt.Errorf("change account: %w", err)
-		}
+	if err := s.saveAccounts(ctx, tx, changes); err != nil {
+		return err
 	}
 	if _, err := tx.StmtContext(ctx, s.write.raiseMark).ExecContext(ctx); err != nil {
 		return fmt.Errorf("raise the mark: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) saveAccounts(ctx context.Context, tx *sql.Tx, changes book.Changes) error {
+	for _, part := range []struct {
+		what      string
+		statement *sql.Stmt
+		accounts  []book.Account
+		values    func(book.Account) []any
+	}{
+		{"open account", s.write.openAccount, changes.Opened, accountValues},
+		{"change account", s.write.changeAccount, changes.Changed, func(a book.Account) []any {
+			return []any{int64(a.Balance), a.Seq, a.UpdatedAt.UnixMicro(), a.Tenant, a.Account}
+		}},
+		{"amend account", s.write.amendAccount, changes.Amended, func(a book.Account) []any {
+			return []any{int64(a.Balance), a.Seq, a.UpdatedAt.UnixMicro(), int64(a.Floor), a.State, int64(a.DebitMax), int64(a.DayMax),
+				a.DayZone, a.SpentOn, int64(a.Spent), a.StateReason, a.Holder, a.Tenant, a.Account}
+		}},
+	} {
+		statement := tx.StmtContext(ctx, part.statement)
+		for _, a := range part.accounts {
+			if _, err := statement.ExecContext(ctx, part.values(a)...); err != nil {
+				return fmt.Errorf("%s: %w", part.what, err)
+			}
+		}
 	}
 	return nil
 }

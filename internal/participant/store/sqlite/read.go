@@ -16,6 +16,7 @@ type readStatements struct {
 	account, accounts                   *sql.Stmt
 	ownSums, accountSums, balances      *sql.Stmt
 	faults, count, identity             *sql.Stmt
+	lastBefore, lastLine, linesAfter    *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -27,6 +28,12 @@ func (r *readStatements) texts() []prepared {
 			where tenant = ? and key > ? order by key limit ?`},
 		{&r.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&r.accounts, `select ` + accountColumns + ` from accounts where tenant = ? and account > ? order by account limit ?`},
+		{&r.lastBefore, `select first_time, seq, balance_after from operations
+			where tenant = ? and booked = ? and seq > 0 and first_time < ? order by first_time desc, seq desc limit 1`},
+		{&r.lastLine, `select first_time, seq, balance_after from operations
+			where tenant = ? and booked = ? and seq > 0 order by first_time desc, seq desc limit 1`},
+		{&r.linesAfter, `select ` + operationColumns + ` from operations
+			where tenant = ? and booked = ? and seq > 0 and (first_time, seq) > (?, ?) order by first_time, seq limit ?`},
 		{&r.ownSums, ownSums},
 		{&r.accountSums, accountSums},
 		{&r.balances, `select account, currency, cast(balance as text) from accounts where tenant = ?`},

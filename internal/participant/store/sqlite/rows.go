@@ -19,7 +19,7 @@ func scanOperation(r row) (book.Stored, error) {
 	if err := r.Scan(&s.Tenant, &key, &s.TransferKey, &s.Step, &s.Kind, &s.Account, &s.Amount, &s.Currency,
 		&s.Counterparty, &debitKey, &s.Outcome, &s.Reason, &s.AmountMoved, &s.BalanceAfter, &s.DebitOutcome,
 		&firstRefundKey, &s.FirstRefundMoved, &s.ToSuspense, &firstTime,
-		&s.Booked, &s.Against, &s.Delta, &s.Seq); err != nil {
+		&s.Booked, &s.Against, &s.Delta, &s.Seq, &s.Details); err != nil {
 		return book.Stored{}, err
 	}
 	s.FirstTime = time.UnixMicro(firstTime).UTC()
@@ -51,7 +51,7 @@ func operationValues(o book.Stored) []any {
 	return []any{o.Tenant, o.Key[:], o.TransferKey, o.Step, o.Kind, o.Account, int64(o.Amount), o.Currency, o.Counterparty,
 		keyOrNull(o.DebitKey), o.Outcome, o.Reason, int64(o.AmountMoved), int64(o.BalanceAfter), o.DebitOutcome,
 		keyOrNull(o.FirstRefundKey), int64(o.FirstRefundMoved), o.ToSuspense, o.FirstTime.UnixMicro(),
-		o.Booked, o.Against, int64(o.Delta), o.Seq}
+		o.Booked, o.Against, int64(o.Delta), o.Seq, o.Details}
 }
 
 func keyOrNull(k stepkey.StepKey) any {
@@ -61,10 +61,17 @@ func keyOrNull(k stepkey.StepKey) any {
 	return k[:]
 }
 
+// accountValues are in the order of accountColumns.
+func accountValues(a book.Account) []any {
+	return []any{a.Tenant, a.Account, a.Currency, int64(a.Balance), int64(a.Floor), a.State, a.Seq, a.CreatedAt.UnixMicro(),
+		a.UpdatedAt.UnixMicro(), int64(a.DebitMax), int64(a.DayMax), a.DayZone, a.SpentOn, int64(a.Spent), a.StateReason, a.Holder}
+}
+
 func scanAccount(r row) (book.Account, error) {
 	var a book.Account
 	var created, updated int64
-	if err := r.Scan(&a.Tenant, &a.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &created, &updated); err != nil {
+	if err := r.Scan(&a.Tenant, &a.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &created, &updated,
+		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder); err != nil {
 		return book.Account{}, err
 	}
 	a.CreatedAt, a.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()

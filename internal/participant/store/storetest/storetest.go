@@ -27,7 +27,7 @@ const (
 
 // Run runs the suite; open gives an empty store that the suite closes.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, test := range slices.Concat(operationTests, undoTests, readTests, batchTests, concurrencyTests) {
+	for _, test := range slices.Concat(operationTests, undoTests, readTests, accountTests, batchTests, concurrencyTests) {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t)
 			t.Cleanup(func() {
@@ -189,7 +189,7 @@ func on(of names.Tenant, kind book.Kind, key names.TransferKey, account names.Ac
 	switch kind {
 	case book.Open:
 		o.Currency = usd
-	case book.Deposit:
+	case book.Deposit, book.Withdraw:
 		o.Amount, o.Currency, o.Counterparty = amount, usd, "cash"
 	case book.Debit, book.Credit:
 		o.Amount, o.Currency, o.Counterparty = amount, usd, payee

@@ -28,14 +28,16 @@ create table operations (
     against            text    not null,
     delta              integer not null,
     seq                integer not null,
+    -- What only a participant's own operations have, as JSON text.
+    details            text    not null default '',
     primary key (tenant, key),
     -- The last guard. A tombstone (outcome 3) holds no contents.
     constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
 ) strict, without rowid;
 
 -- An account's lines in order. The number and the time of the last stand in the
--- account's row, and are given out under its lock.
-create unique index operations_by_account on operations (tenant, booked, seq) where seq > 0;
+-- account's row, and are given out under its lock; neither ever falls.
+create unique index operations_by_account on operations (tenant, booked, first_time, seq) where seq > 0;
 
 -- At most one refund per debit, whatever keys are used.
 create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
@@ -50,6 +52,13 @@ create table accounts (
     seq        integer not null,
     created_at integer not null,
     updated_at integer not null,
+    debit_max    integer not null default 0,
+    day_max      integer not null default 0,
+    day_zone     text    not null default '',
+    spent_on     integer not null default 0,
+    spent        integer not null default 0,
+    state_reason text    not null default '',
+    holder       text    not null default '',
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 ) strict, without rowid;

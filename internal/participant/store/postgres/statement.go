@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"giro/internal/money"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+	"giro/internal/pgpool"
+)
+
+// never lies after every line.
+var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// Span implements store.Store.
+func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time) (store.Span, error) {
+	var span store.Span
+	if !id.Tenant.Valid() || !id.Account.Valid() {
+		return span, store.ErrNotFound
+	}
+	if to.IsZero() {
+		to = never
+	}
+	err := s.reads.With(ctx, (readSecondsMax+1)*time.Second, func(ctx context.Context, c *pgpool.Conn) error {
+		return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+			span, err = spanOf(ctx, tx, id, from, to)
+			return err
+		})
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("statement: %w", classify(err))
+	}
+	return span, err
+}
+
+func spanOf(ctx context.Context, tx pgx.Tx, id book.AccountID, from, to time.Time) (store.Span, error) {
+	var span store.Span
+	accounts, err := collect(ctx, tx, scanAccount, waitForLines, string(id.Tenant), string(id.Account))
+	if err != nil {
+		return span, err
+	}
+	if len(accounts) == 0 {
+		return span, store.ErrNotFound
+	}
+	span.Account = accounts[0]
+	if !from.IsZero() {
+		if span.Before, span.Opening, err = lastOf(ctx, tx, id, from); err != nil {
+			return span, err
+		}
+	}
+	last, closing, err := lastOf(ctx, tx, id, to)
+	span.Last, span.Closing = last.Seq, closing
+	return span, err
+}
+
+// lastOf reads the last line before an instant, zero where there is none.
+func lastOf(ctx context.Context, tx pgx.Tx, id book.AccountID, before time.Time) (store.Place, money.Minor, error) {
+	var place store.Place
+	var balance money.Minor
+	err := tx.QueryRow(ctx, lastBefore, string(id.Tenant), string(id.Account), before).Scan(&place.Time, &place.Seq, &balance)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.Place{}, 0, nil
+	}
+	place.Time = place.Time.UTC()
+	return place, balance, err
+}
+
+// Lines implements store.Store.
+func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place, last int64, limit int) ([]book.Stored, error) {
+	limit = int(min(int64(limit), last-after.Seq)) // numbers have no gaps
+	if limit <= 0 {
+		return nil, nil
+	}
+	lines, err := query(ctx, s, scanOperation, linesAfter, string(id.Tenant), string(id.Account), after.Time, after.Seq, int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("lines: %w", err)
+	}
+	return lines, nil
+}

@@ -1,0 +1,239 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"giro/internal/money"
+	"giro/internal/names"
+	"giro/internal/participant/book"
+	"giro/internal/participant/store"
+)
+
+// accountTests are about what is agreed for an account, and its lines.
+var accountTests = []test{
+	{"TermsAndHolder", testTermsAndHolder},
+	{"LimitsOfADay", testLimitsOfADay},
+	{"LimitsOfADayAtOnce", testLimitsAtOnce},
+	{"Statement", testStatement},
+	{"StatementWhileLinesAreAdded", testStatementStable},
+}
+
+func detailed(o book.Operation, d book.Details) book.Operation {
+	o.Details = d.String()
+	return o
+}
+
+func (b *books) account(account names.Account) book.Account {
+	b.t.Helper()
+	a, err := b.store.Account(context.Background(), book.AccountID{Tenant: tenant, Account: account})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+func testTermsAndHolder(b *books) {
+	agreed := book.Terms{Overdraft: 50, DebitMax: 60, DayMax: 70, DayZone: "Asia/Tokyo"}
+	open := detailed(on(tenant, book.Open, "o", "alice", 0), book.Details{Terms: agreed, Holder: map[string]string{"name": "Alice"}})
+	b.expect(open, want{outcome: book.Applied})
+	b.expect(open, want{outcome: book.Applied, replayed: true})
+	if a := b.account("alice"); a.TermsOf() != agreed || a.HolderOf()["name"] != "Alice" {
+		b.t.Fatalf("%+v", a)
+	}
+	b.expect(on(tenant, book.Debit, "d1", "alice", 50), want{outcome: book.Applied, moved: 50, balance: -50})
+	b.expect(on(tenant, book.Debit, "d2", "alice", 1), want{outcome: book.Refused, reason: book.InsufficientFunds})
+	less := detailed(on(tenant, book.SetTerms, "t1", "alice", 0), book.Details{Terms: book.Terms{Overdraft: 49}})
+	b.expect(less, want{outcome: book.Refused, reason: book.BalanceBelowFloor})
+	b.expect(on(tenant, book.Deposit, "p", "alice", 51), want{outcome: book.Applied, moved: 51, balance: 1})
+	b.expect(less, want{outcome: book.Refused, reason: book.BalanceBelowFloor, replayed: true})
+	b.one(detailed(on(tenant, book.SetTerms, "t2", "alice", 0), book.Details{}))
+	b.one(detailed(on(tenant, book.SetHolder, "h", "alice", 0), book.Details{Holder: map[string]string{"name": "Bob", "id": "7"}}))
+	b.one(detailed(on(tenant, book.Freeze, "f", "alice", 0), book.Details{Reason: "lost card"}))
+	a := b.account("alice")
+	if a.TermsOf() != (book.Terms{}) || a.HolderOf()["id"] != "7" || a.State != book.StateFrozen || a.StateReason != "lost card" || a.Balance != 1 {
+		b.t.Fatalf("%+v", a)
+	}
+	b.one(detailed(on(tenant, book.Unfreeze, "u", "alice", 0), book.Details{Reason: "found"}))
+	b.expect(on(tenant, book.Withdraw, "w", "alice", 1), want{outcome: book.Applied, moved: 1})
+	b.one(on(tenant, book.Close, "c", "alice", 0))
+	if a := b.account("alice"); a.State != book.StateClosed || a.StateReason != "found" || a.Seq != 3 {
+		b.t.Fatalf("%+v", a)
+	}
+	for _, listed := range b.all() {
+		if listed.ID() == open.ID() && listed.Details != open.Details {
+			b.t.Fatalf("the details came back as %q", listed.Details)
+		}
+	}
+}
+
+func testLimitsOfADay(b *books) {
+	b.fund(tenant, "alice", 1000)
+	b.one(detailed(on(tenant, book.SetTerms, "t", "alice", 0), book.Details{Terms: book.Terms{DayMax: 100}}))
+	b.expect(on(tenant, book.Debit, "1", "alice", 70), want{outcome: book.Applied, moved: 70, balance: 930})
+	b.expect(on(tenant, book.Withdraw, "2", "alice", 31), want{outcome: book.Refused, reason: book.LimitExceeded})
+	b.one(on(tenant, book.Refund, "1", "alice", 70))
+	answers := b.apply(on(tenant, book.Debit, "3", "alice", 60), on(tenant, book.Debit, "4", "alice", 60), on(tenant, book.Debit, "5", "alice", 40))
+	// At midnight between two of them they all go through; that is no fault.
+	if a := b.account("alice"); a.Spent > 100 || a.SpentOn == 0 || answers[0].Outcome != book.Applied {
+		b.t.Fatalf("%+v, %+v", a, answers)
+	}
+}
+
+func testLimitsAtOnce(b *books) {
+	b.fund(tenant, "alice", 1000)
+	b.one(detailed(on(tenant, book.SetTerms, "t", "alice", 0), book.Details{Terms: book.Terms{DayMax: 100}}))
+	day := b.account("alice")
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	applied := 0
+	for i := range 20 {
+		callers.Go(func() {
+			answers, err := applyAgain(b.store, []book.Operation{on(tenant, book.Debit, names.TransferKey(fmt.Sprint(i)), "alice", 30)})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				b.t.Error(err)
+			} else if answers[0].Outcome == book.Applied {
+				applied++
+			}
+		})
+	}
+	callers.Wait()
+	if after := b.account("alice"); applied != 3 && after.UpdatedAt.YearDay() == day.UpdatedAt.YearDay() {
+		b.t.Errorf("%d debits of 30 went through, of 100 a day", applied)
+	}
+}
+
+// span reads a span and all of its lines, page by page.
+func (b *books) span(account names.Account, from, to time.Time, size int) (store.Span, []book.Stored) {
+	b.t.Helper()
+	id := book.AccountID{Tenant: tenant, Account: account}
+	span, err := b.store.Span(context.Background(), id, from, to)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return span, b.linesOf(id, span, size)
+}
+
+func (b *books) linesOf(id book.AccountID, span store.Span, size int) []book.Stored {
+	b.t.Helper()
+	var all []book.Stored
+	for after := span.Before; ; {
+		page, err := b.store.Lines(context.Background(), id, after, span.Last, size)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if len(page) > size {
+			b.t.Fatalf("a page of %d holds %d", size, len(page))
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+		after = store.Place{Time: page[len(page)-1].FirstTime, Seq: page[len(page)-1].Seq}
+	}
+}
+
+// wantLines checks that the lines lead from the opening to the closing balance.
+func (b *books) wantLines(span store.Span, lines []book.Stored, count int) {
+	b.t.Helper()
+	balance, number := span.Opening, span.Before.Seq
+	for _, l := range lines {
+		balance, number = balance+l.Delta, number+1
+		if l.BalanceAfter != balance || l.Seq != number || l.Booked != span.Account.AccountID.Account {
+			b.t.Fatalf("line %d: balance %d, want %d: %+v", number, l.BalanceAfter, balance, l)
+		}
+	}
+	if balance != span.Closing || len(lines) != count || number != span.Last {
+		b.t.Fatalf("%d lines, want %d; they end at %d, and the closing balance is %d", len(lines), count, balance, span.Closing)
+	}
+}
+
+func testStatement(b *books) {
+	b.fund(tenant, "alice", 1000)
+	b.fund(other, "alice", 77)
+	var times []time.Time
+	for i := range 9 {
+		key := names.TransferKey(fmt.Sprint("t", i))
+		times = append(times, b.one(on(tenant, book.Debit, key, "alice", money.Minor(i+1))).FirstTime)
+		if i%3 == 0 {
+			b.one(on(tenant, book.Refund, key, "alice", money.Minor(i+1)))
+		}
+		b.one(on(tenant, book.Debit, key+"x", "alice", 5000)) // refused: no line
+	}
+	none := time.Time{}
+	span, lines := b.span("alice", none, none, 4)
+	b.wantLines(span, lines, 13)
+	if span.Opening != 0 || span.Closing != b.account("alice").Balance {
+		b.t.Fatalf("%+v", span)
+	}
+	for i := 1; i < len(times); i++ {
+		if !times[i].After(times[i-1]) {
+			return // the clock is too coarse to tell the halves
+		}
+	}
+	first, firstLines := b.span("alice", none, times[4], 3)
+	second, secondLines := b.span("alice", times[4], none, 3)
+	b.wantLines(first, firstLines, len(firstLines))
+	b.wantLines(second, secondLines, len(secondLines))
+	if first.Closing != second.Opening || second.Closing != span.Closing || len(firstLines)+len(secondLines) != 13 ||
+		!secondLines[0].FirstTime.Equal(times[4]) {
+		b.t.Fatalf("the halves do not meet: %+v, %+v", first, second)
+	}
+	before, nothing := b.span("alice", none, times[0].Add(-time.Hour), 3)
+	b.wantLines(before, nothing, 0)
+	after, nothing := b.span("alice", times[8].Add(time.Hour), none, 3)
+	b.wantLines(after, nothing, 0)
+	if after.Opening != span.Closing {
+		b.t.Fatalf("%+v", after)
+	}
+	for _, id := range []book.AccountID{{Tenant: tenant, Account: "nobody"}, {Tenant: "nobody", Account: "alice"}, {}} {
+		if _, err := b.store.Span(context.Background(), id, none, none); !errors.Is(err, store.ErrNotFound) {
+			b.t.Fatalf("%v: %v", id, err)
+		}
+	}
+}
+
+// testStatementStable: while lines are added, every span that ends before now is
+// the same each time that it is read, and each is sound.
+func testStatementStable(b *books) {
+	b.fund(tenant, "alice", 100_000)
+	ended := make(chan struct{})
+	var adding sync.WaitGroup
+	for w := range 4 {
+		adding.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				key := names.TransferKey(fmt.Sprintf("t-%d-%d", w, i))
+				if _, err := applyAgain(b.store, []book.Operation{on(tenant, book.Debit, key, "alice", 1)}); err != nil {
+					b.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	id := book.AccountID{Tenant: tenant, Account: "alice"}
+	for range 20 {
+		now := b.account("alice").UpdatedAt.Add(time.Microsecond)
+		first, lines := b.span("alice", time.Time{}, now, 50)
+		b.wantLines(first, lines, len(lines))
+		again, err := b.store.Span(context.Background(), id, time.Time{}, now)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if later := b.linesOf(id, again, 1000); again.Closing != first.Closing || again.Last != first.Last || !slices.Equal(later, lines) {
+			b.t.Fatalf("up to %s: %d lines to %d, then %d lines to %d", now, len(lines), first.Closing, len(later), again.Closing)
+		}
+	}
+	close(ended)
+	adding.Wait()
+}
