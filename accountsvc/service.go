@@ -84,6 +84,15 @@ func (s *Service) Freeze(ctx context.Context, r *accountv1.FreezeRequest) (*acco
 	return &accountv1.FreezeResponse{Account: account(c.Account), Replayed: c.Replayed, FirstTime: instant(c.FirstTime)}, nil
 }
 
+// Unfreeze ends a freeze.
+func (s *Service) Unfreeze(ctx context.Context, r *accountv1.UnfreezeRequest) (*accountv1.UnfreezeResponse, error) {
+	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount())
+	if err != nil {
+		return nil, err
+	}
+	return &accountv1.UnfreezeResponse{Account: account(c.Account), Replayed: c.Replayed, FirstTime: instant(c.FirstTime)}, nil
+}
+
 // Close ends an account whose balance is zero.
 func (s *Service) Close(ctx context.Context, r *accountv1.CloseRequest) (*accountv1.CloseResponse, error) {
 	c, err := s.books.Close(ctx, r.GetKey(), r.GetAccount())

@@ -110,6 +110,14 @@ func TestAnAccountsLife(t *testing.T) {
 	if err != nil || frozen.GetAccount().GetState() != accountv1.AccountState_ACCOUNT_STATE_FROZEN {
 		t.Errorf("%v %v", frozen, err)
 	}
+	if f.account("alice").GetState() != frozen.GetAccount().GetState() {
+		t.Error("the freeze did not stay")
+	}
+	unfrozen, err := f.client.Unfreeze(t.Context(), &accountv1.UnfreezeRequest{Key: "u1", Account: "alice"})
+	if err != nil || unfrozen.GetAccount().GetState() != accountv1.AccountState_ACCOUNT_STATE_OPEN {
+		t.Errorf("%v %v", unfrozen, err)
+	}
+	f.deposit("d2", "alice", 1)
 	f.open("bob")
 	closed, err := f.client.Close(t.Context(), &accountv1.CloseRequest{Key: "c1", Account: "bob"})
 	if err != nil || closed.GetAccount().GetState() != accountv1.AccountState_ACCOUNT_STATE_CLOSED {
@@ -146,6 +154,8 @@ func TestC43RefusalsNameTheStateAndStick(t *testing.T) {
 		refused(t, again+" close", err, codes.FailedPrecondition, "BALANCE_NOT_ZERO", "not zero", "new key")
 		_, err = f.client.Freeze(ctx, &accountv1.FreezeRequest{Key: "f2", Account: "closed"})
 		refused(t, again+" freeze", err, codes.FailedPrecondition, "ACCOUNT_CLOSED", "closed", "new key")
+		_, err = f.client.Unfreeze(ctx, &accountv1.UnfreezeRequest{Key: "u2", Account: "closed"})
+		refused(t, again+" unfreeze", err, codes.FailedPrecondition, "ACCOUNT_CLOSED", "closed", "new key")
 	}
 	// The reason goes, the old key's answer stays, a new key is a new attempt.
 	f.open("nobody")
@@ -285,6 +295,7 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 		"OpenAccount": &accountv1.OpenAccountRequest{Key: "k", Account: "carol", Currency: "USD"},
 		"Deposit":     &accountv1.DepositRequest{Key: "k", Account: "alice", Amount: 5, Currency: "USD", External: "bank"},
 		"Freeze":      &accountv1.FreezeRequest{Key: "k", Account: "alice"},
+		"Unfreeze":    &accountv1.UnfreezeRequest{Key: "k", Account: "alice"},
 		"Close":       &accountv1.CloseRequest{Key: "k", Account: "bob"},
 	}
 	rpctest.Keyed(t, f.conn, accountv1.File_giro_account_v1_account_proto.Services().ByName("AccountService"), reading, changing)

@@ -76,6 +76,15 @@ func (s *Service) Freeze(ctx context.Context, r *ledgerv1.FreezeRequest) (*ledge
 	return &ledgerv1.FreezeResponse{Account: account(c.Account), Replayed: c.Replayed, FirstTime: instant(c.FirstTime)}, nil
 }
 
+// Unfreeze ends a freeze.
+func (s *Service) Unfreeze(ctx context.Context, r *ledgerv1.UnfreezeRequest) (*ledgerv1.UnfreezeResponse, error) {
+	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount())
+	if err != nil {
+		return nil, err
+	}
+	return &ledgerv1.UnfreezeResponse{Account: account(c.Account), Replayed: c.Replayed, FirstTime: instant(c.FirstTime)}, nil
+}
+
 // Close ends an account whose balance is zero.
 func (s *Service) Close(ctx context.Context, r *ledgerv1.CloseRequest) (*ledgerv1.CloseResponse, error) {
 	c, err := s.books.Close(ctx, r.GetKey(), r.GetAccount())

@@ -196,6 +196,7 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 	changing := map[string]proto.Message{
 		"OpenAccount": &ledgerv1.OpenAccountRequest{Key: "k", Account: "c", Currency: "USD"},
 		"Freeze":      &ledgerv1.FreezeRequest{Key: "k", Account: "a"},
+		"Unfreeze":    &ledgerv1.UnfreezeRequest{Key: "k", Account: "a"},
 		"Close":       &ledgerv1.CloseRequest{Key: "k", Account: "b"},
 	}
 	rpctest.Keyed(t, f.conn, ledgerv1.File_giro_ledger_v1_ledger_proto.Services().ByName("LedgerService"), reading, changing)

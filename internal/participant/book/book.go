@@ -17,14 +17,15 @@ type Kind uint8
 // The kinds. Their numbers are stored. Debit, Credit, Refund and Cancel are the
 // protocol's; the others are a participant's own, keyed in the same way.
 const (
-	Debit   Kind = 1
-	Credit  Kind = 2
-	Refund  Kind = 3
-	Cancel  Kind = 4 // never stored: a tombstone is stored as the kind it names
-	Open    Kind = 5
-	Deposit Kind = 6
-	Freeze  Kind = 7
-	Close   Kind = 8
+	Debit    Kind = 1
+	Credit   Kind = 2
+	Refund   Kind = 3
+	Cancel   Kind = 4 // never stored: a tombstone is stored as the kind it names
+	Open     Kind = 5
+	Deposit  Kind = 6
+	Freeze   Kind = 7
+	Close    Kind = 8
+	Unfreeze Kind = 9
 )
 
 // String is the kind in lower case, which is also the name of its step.
@@ -46,6 +47,8 @@ func (k Kind) String() string {
 		return "freeze"
 	case Close:
 		return "close"
+	case Unfreeze:
+		return "unfreeze"
 	}
 	return "unknown"
 }

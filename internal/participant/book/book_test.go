@@ -15,7 +15,7 @@ func TestNumbersAndNamesAreFixed(t *testing.T) {
 			t.Errorf("reason %d is %q, want %q", number, got, name)
 		}
 	}
-	for number, name := range []string{"unknown", "debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unknown"} {
+	for number, name := range []string{"unknown", "debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unfreeze", "unknown"} {
 		kind := book.Kind(number)
 		if kind.String() != name || kind.Protocol() != (number >= 1 && number <= 3) {
 			t.Errorf("kind %d is %q, the protocol's: %v", number, kind, kind.Protocol())

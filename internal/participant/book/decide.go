@@ -162,6 +162,7 @@ func (d *decision) answer(o Operation) Answer {
 	if reason := d.judge(o, account, exists); reason != 0 {
 		return d.refuse(o, reason)
 	}
+	was := account.State
 	switch o.Kind {
 	case Debit:
 		return d.move(o, account, -o.Amount, Clearing(o.Counterparty.Participant()))
@@ -171,10 +172,14 @@ func (d *decision) answer(o Operation) Answer {
 		return d.move(o, account, o.Amount, External(names.Account(o.Counterparty)))
 	case Freeze:
 		account.State = StateFrozen
+	case Unfreeze:
+		account.State = StateOpen
 	case Close:
 		account.State = StateClosed
 	}
-	d.put(account)
+	if account.State != was {
+		d.put(account)
+	}
 	return Answer{Stored: d.apply(Stored{Operation: o, BalanceAfter: account.Balance})}
 }
 
@@ -185,7 +190,7 @@ func (d *decision) judge(o Operation, account Account, exists bool) Reason {
 		return AccountNotFound
 	case account.State == StateClosed:
 		return AccountClosed
-	case o.Kind == Freeze:
+	case o.Kind == Freeze || o.Kind == Unfreeze:
 		return 0
 	case o.Kind == Close:
 		if account.Balance != 0 {

@@ -110,6 +110,8 @@ func TestRefusals(t *testing.T) {
 		"open, there already":   {[]book.Account{account("a", 0)}, op(book.Open, "k"), book.AccountExists},
 		"open, there as closed": {[]book.Account{in(book.StateClosed, account("a", 0))}, op(book.Open, "k"), book.AccountExists},
 		"freeze, no account":    {nil, op(book.Freeze, "k"), book.AccountNotFound},
+		"unfreeze, no account":  {nil, op(book.Unfreeze, "k"), book.AccountNotFound},
+		"unfreeze, closed":      {[]book.Account{in(book.StateClosed, account("a", 0))}, op(book.Unfreeze, "k"), book.AccountClosed},
 		"freeze, closed":        {[]book.Account{in(book.StateClosed, account("a", 0))}, op(book.Freeze, "k"), book.AccountClosed},
 		"close, money in it":    {[]book.Account{account("a", 1)}, op(book.Close, "k"), book.BalanceNotZero},
 		"close, debt in it":     {[]book.Account{low}, op(book.Close, "k"), book.BalanceNotZero},
@@ -241,7 +243,7 @@ func TestInvalidNamesEveryViolation(t *testing.T) {
 	if all := []string{"tenant", "transfer_key", "key", "step", "account", "currency", "amount", "counterparty", "debit_key"}; !slices.Equal(fields, all) {
 		t.Errorf("%v, want %v", fields, all)
 	}
-	for _, kind := range []book.Kind{0, 9, 255} {
+	for _, kind := range []book.Kind{0, 10, 255} {
 		if got := one(t, w, op(kind, "k")); got.Outcome != book.Invalid {
 			t.Errorf("kind %d: %+v", kind, got)
 		}
@@ -332,7 +334,7 @@ func TestC46TenantsDoNotSeeEachOther(t *testing.T) {
 	wantBalance(t, w, "a", 2000)
 }
 
-func TestAccountsOpenFreezeClose(t *testing.T) {
+func TestAccountsOpenFreezeUnfreezeClose(t *testing.T) {
 	w := newWorld()
 	open := book.Operation{Kind: book.Open, Tenant: "t1", TransferKey: "o", Step: "open", Key: key("o", "open"), Account: "a", Currency: "USD"}
 	credit := op(book.Credit, "c")
@@ -351,6 +353,21 @@ func TestAccountsOpenFreezeClose(t *testing.T) {
 	})
 	want(t, one(t, w, freeze), book.Applied, 0, 0, false)
 	want(t, one(t, w, op(book.Credit, "c2")), book.Refused, book.AccountFrozen, 0, false)
+	thaw := with(freeze, func(o *book.Operation) {
+		o.Kind, o.Step, o.Key, o.TransferKey = book.Unfreeze, "unfreeze", key("u", "unfreeze"), "u"
+	})
+	want(t, one(t, w, thaw), book.Applied, 0, 0, false)
+	want(t, one(t, w, op(book.Credit, "c2b")), book.Applied, 0, 4000, false)
+	want(t, one(t, w, op(book.Debit, "d2b")), book.Applied, 0, 4000, false)
+	changed := w.accounts[a.AccountID]
+	again := with(thaw, func(o *book.Operation) { o.Key, o.TransferKey = key("u2", "unfreeze"), "u2" })
+	want(t, one(t, w, again), book.Applied, 0, 0, false)
+	if w.accounts[a.AccountID] != changed {
+		t.Fatalf("an open account was changed: %+v, then %+v", changed, w.accounts[a.AccountID])
+	}
+	want(t, one(t, w, freeze), book.Applied, 0, 0, true)
+	want(t, one(t, w, op(book.Credit, "c2c")), book.Applied, 0, 4000, false)
+	want(t, one(t, w, op(book.Debit, "d2c")), book.Applied, 0, 4000, false)
 	shut := with(freeze, func(o *book.Operation) {
 		o.Kind, o.Step, o.Key, o.TransferKey = book.Close, "close", key("x", "close"), "x"
 	})

@@ -19,7 +19,7 @@ import (
 func operations() *rapid.Generator[book.Operation] {
 	return rapid.Custom(func(t *rapid.T) book.Operation {
 		kind := rapid.SampledFrom([]book.Kind{book.Debit, book.Debit, book.Debit, book.Credit, book.Credit, book.Refund, book.Refund,
-			book.Refund, book.Cancel, book.Deposit, book.Open, book.Freeze, book.Close}).Draw(t, "kind")
+			book.Refund, book.Cancel, book.Deposit, book.Open, book.Freeze, book.Unfreeze, book.Close}).Draw(t, "kind")
 		n := rapid.IntRange(0, 5).Draw(t, "transfer")
 		step := kind
 		if kind == book.Cancel {

@@ -38,7 +38,7 @@ func ValidateIdentity(o Operation) []Violation {
 
 func validateStep(o Operation) []Violation {
 	switch o.Kind {
-	case Debit, Credit, Refund, Open, Deposit, Freeze, Close:
+	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close:
 		if o.Step != o.Kind.String() {
 			return []Violation{{"step", "must be " + o.Kind.String() + " for this operation"}}
 		}
@@ -71,7 +71,7 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 	if !o.Account.Valid() {
 		v = append(v, Violation{"account", "must be " + names.PartGrammar})
 	}
-	if o.Kind == Freeze || o.Kind == Close {
+	if o.Kind == Freeze || o.Kind == Unfreeze || o.Kind == Close {
 		return v
 	}
 	if !o.Currency.Known() {
@@ -133,7 +133,7 @@ func differingDebit(debit Stored, refund Operation) []string {
 }
 
 func kindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Close} {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close} {
 		if k.String() == step {
 			return k
 		}

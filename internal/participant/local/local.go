@@ -59,6 +59,11 @@ func (b Books) Freeze(ctx context.Context, key, account string) (Change, error) 
 	return b.change(ctx, key, book.Operation{Kind: book.Freeze, Account: names.Account(account)})
 }
 
+// Unfreeze ends a freeze.
+func (b Books) Unfreeze(ctx context.Context, key, account string) (Change, error) {
+	return b.change(ctx, key, book.Operation{Kind: book.Unfreeze, Account: names.Account(account)})
+}
+
 // Close ends an account whose balance is zero.
 func (b Books) Close(ctx context.Context, key, account string) (Change, error) {
 	return b.change(ctx, key, book.Operation{Kind: book.Close, Account: names.Account(account)})

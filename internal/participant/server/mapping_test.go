@@ -41,7 +41,7 @@ func TestNumbersOfBookAndProtoAgree(t *testing.T) {
 			t.Errorf("%s does not come back", k)
 		}
 	}
-	for _, k := range []book.Kind{book.Open, book.Deposit, book.Freeze, book.Close} {
+	for _, k := range []book.Kind{book.Open, book.Deposit, book.Freeze, book.Unfreeze, book.Close} {
 		if protoKind(k) != participantv1.OperationKind_OPERATION_KIND_LOCAL || localKind(k.String()) != k {
 			t.Errorf("%s is no local operation", k)
 		}

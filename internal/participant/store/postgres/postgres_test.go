@@ -68,7 +68,7 @@ func TestStore(t *testing.T) {
 // event announces anything else.
 func checkEvents(t *testing.T, c *pgx.Conn) {
 	t.Helper()
-	kinds := []string{"debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close"}
+	kinds := []string{"debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unfreeze"}
 	var missing, extra int
 	err := c.QueryRow(context.Background(), `select
 		(select count(*) from operations o where outcome = 1 and not exists (select from events e where e.tenant = o.tenant

@@ -167,7 +167,7 @@ func testSameAsMemory(b *books) {
 
 func randomOperation(random *rand.Rand) book.Operation {
 	kinds := []book.Kind{book.Open, book.Deposit, book.Debit, book.Debit, book.Debit, book.Credit, book.Credit,
-		book.Refund, book.Refund, book.Freeze, book.Close}
+		book.Refund, book.Refund, book.Freeze, book.Unfreeze, book.Close}
 	of := []names.Tenant{tenant, tenant, other}[random.IntN(3)]
 	key := names.TransferKey(fmt.Sprint("t", random.IntN(60)))
 	account := names.Account(fmt.Sprint("a", random.IntN(6)))

@@ -19,6 +19,7 @@ var operationTests = []test{
 	{"Deposit", testDeposit},
 	{"Open", testOpen},
 	{"Freeze", testFreeze},
+	{"Unfreeze", testUnfreeze},
 	{"Close", testClose},
 	{"Refusals", testRefusals},
 	{"Replay", testReplay},
@@ -87,6 +88,24 @@ func testFreeze(b *books) {
 	b.balance(tenant, "alice", 10)
 }
 
+func testUnfreeze(b *books) {
+	b.fund(tenant, "alice", 10)
+	b.one(on(tenant, book.Freeze, "f1", "alice", 0))
+	b.expect(debit("t1", "alice", 1), want{outcome: book.Refused, reason: book.AccountFrozen})
+	u := on(tenant, book.Unfreeze, "u1", "alice", 0)
+	b.expect(u, want{outcome: book.Applied, balance: 10})
+	b.expect(debit("t2", "alice", 1), want{outcome: book.Applied, moved: 1, balance: 9})
+	before, _ := b.store.Account(context.Background(), book.AccountID{Tenant: tenant, Account: "alice"})
+	b.expect(on(tenant, book.Unfreeze, "u2", "alice", 0), want{outcome: book.Applied, balance: 9})
+	after, err := b.store.Account(context.Background(), book.AccountID{Tenant: tenant, Account: "alice"})
+	if err != nil || after != before {
+		b.t.Fatalf("an open account was changed by the thaw of nothing: %+v, then %+v, %v", before, after, err)
+	}
+	b.one(on(tenant, book.Freeze, "f2", "alice", 0))
+	b.expect(u, want{outcome: book.Applied, balance: 10, replayed: true})
+	b.expect(debit("t3", "alice", 1), want{outcome: book.Refused, reason: book.AccountFrozen})
+}
+
 func testClose(b *books) {
 	b.fund(tenant, "alice", 10)
 	b.expect(on(tenant, book.Close, "c1", "alice", 0), want{outcome: book.Refused, reason: book.BalanceNotZero})
@@ -94,6 +113,7 @@ func testClose(b *books) {
 	b.expect(on(tenant, book.Close, "c2", "alice", 0), want{outcome: book.Applied})
 	b.expect(credit("t2", "alice", 1), want{outcome: book.Refused, reason: book.AccountClosed})
 	b.expect(on(tenant, book.Freeze, "f1", "alice", 0), want{outcome: book.Refused, reason: book.AccountClosed})
+	b.expect(on(tenant, book.Unfreeze, "u1", "alice", 0), want{outcome: book.Refused, reason: book.AccountClosed})
 }
 
 func testRefusals(b *books) {

@@ -743,6 +743,118 @@ func (x *FreezeResponse) GetFirstTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type UnfreezeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeRequest) Reset() {
+	*x = UnfreezeRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeRequest) ProtoMessage() {}
+
+func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
+func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UnfreezeRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UnfreezeRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+type UnfreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeResponse) Reset() {
+	*x = UnfreezeResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeResponse) ProtoMessage() {}
+
+func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
+func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UnfreezeResponse) GetAccount() *Account {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *UnfreezeResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *UnfreezeResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -753,7 +865,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	mi := &file_giro_account_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +877,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	mi := &file_giro_account_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +890,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CloseRequest) GetKey() string {
@@ -806,7 +918,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	mi := &file_giro_account_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +930,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	mi := &file_giro_account_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +943,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CloseResponse) GetAccount() *Account {
@@ -910,6 +1022,14 @@ const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x83\x01\n" +
+	"\x0fUnfreezeRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9d\x01\n" +
+	"\x10UnfreezeResponse\x122\n" +
+	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
 	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x80\x01\n" +
 	"\fCloseRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
@@ -923,14 +1043,15 @@ const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\x19ACCOUNT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ACCOUNT_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14ACCOUNT_STATE_FROZEN\x10\x02\x12\x18\n" +
-	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xff\x03\n" +
+	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xd0\x04\n" +
 	"\x0eAccountService\x12X\n" +
 	"\vOpenAccount\x12#.giro.account.v1.OpenAccountRequest\x1a$.giro.account.v1.OpenAccountResponse\x12U\n" +
 	"\n" +
 	"GetAccount\x12\".giro.account.v1.GetAccountRequest\x1a#.giro.account.v1.GetAccountResponse\x12[\n" +
 	"\fListAccounts\x12$.giro.account.v1.ListAccountsRequest\x1a%.giro.account.v1.ListAccountsResponse\x12L\n" +
 	"\aDeposit\x12\x1f.giro.account.v1.DepositRequest\x1a .giro.account.v1.DepositResponse\x12I\n" +
-	"\x06Freeze\x12\x1e.giro.account.v1.FreezeRequest\x1a\x1f.giro.account.v1.FreezeResponse\x12F\n" +
+	"\x06Freeze\x12\x1e.giro.account.v1.FreezeRequest\x1a\x1f.giro.account.v1.FreezeResponse\x12O\n" +
+	"\bUnfreeze\x12 .giro.account.v1.UnfreezeRequest\x1a!.giro.account.v1.UnfreezeResponse\x12F\n" +
 	"\x05Close\x12\x1d.giro.account.v1.CloseRequest\x1a\x1e.giro.account.v1.CloseResponseB&Z$giro/proto/giro/account/v1;accountv1b\x06proto3"
 
 var (
@@ -946,7 +1067,7 @@ func file_giro_account_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_giro_account_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_account_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_giro_account_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_giro_account_v1_account_proto_goTypes = []any{
 	(AccountState)(0),             // 0: giro.account.v1.AccountState
 	(*Account)(nil),               // 1: giro.account.v1.Account
@@ -960,40 +1081,46 @@ var file_giro_account_v1_account_proto_goTypes = []any{
 	(*DepositResponse)(nil),       // 9: giro.account.v1.DepositResponse
 	(*FreezeRequest)(nil),         // 10: giro.account.v1.FreezeRequest
 	(*FreezeResponse)(nil),        // 11: giro.account.v1.FreezeResponse
-	(*CloseRequest)(nil),          // 12: giro.account.v1.CloseRequest
-	(*CloseResponse)(nil),         // 13: giro.account.v1.CloseResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*UnfreezeRequest)(nil),       // 12: giro.account.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),      // 13: giro.account.v1.UnfreezeResponse
+	(*CloseRequest)(nil),          // 14: giro.account.v1.CloseRequest
+	(*CloseResponse)(nil),         // 15: giro.account.v1.CloseResponse
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_giro_account_v1_account_proto_depIdxs = []int32{
 	0,  // 0: giro.account.v1.Account.state:type_name -> giro.account.v1.AccountState
-	14, // 1: giro.account.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	14, // 2: giro.account.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	16, // 1: giro.account.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	16, // 2: giro.account.v1.Account.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: giro.account.v1.OpenAccountResponse.account:type_name -> giro.account.v1.Account
-	14, // 4: giro.account.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
+	16, // 4: giro.account.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 5: giro.account.v1.GetAccountResponse.account:type_name -> giro.account.v1.Account
 	1,  // 6: giro.account.v1.ListAccountsResponse.accounts:type_name -> giro.account.v1.Account
-	14, // 7: giro.account.v1.DepositResponse.first_time:type_name -> google.protobuf.Timestamp
+	16, // 7: giro.account.v1.DepositResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 8: giro.account.v1.FreezeResponse.account:type_name -> giro.account.v1.Account
-	14, // 9: giro.account.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 10: giro.account.v1.CloseResponse.account:type_name -> giro.account.v1.Account
-	14, // 11: giro.account.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
-	2,  // 12: giro.account.v1.AccountService.OpenAccount:input_type -> giro.account.v1.OpenAccountRequest
-	4,  // 13: giro.account.v1.AccountService.GetAccount:input_type -> giro.account.v1.GetAccountRequest
-	6,  // 14: giro.account.v1.AccountService.ListAccounts:input_type -> giro.account.v1.ListAccountsRequest
-	8,  // 15: giro.account.v1.AccountService.Deposit:input_type -> giro.account.v1.DepositRequest
-	10, // 16: giro.account.v1.AccountService.Freeze:input_type -> giro.account.v1.FreezeRequest
-	12, // 17: giro.account.v1.AccountService.Close:input_type -> giro.account.v1.CloseRequest
-	3,  // 18: giro.account.v1.AccountService.OpenAccount:output_type -> giro.account.v1.OpenAccountResponse
-	5,  // 19: giro.account.v1.AccountService.GetAccount:output_type -> giro.account.v1.GetAccountResponse
-	7,  // 20: giro.account.v1.AccountService.ListAccounts:output_type -> giro.account.v1.ListAccountsResponse
-	9,  // 21: giro.account.v1.AccountService.Deposit:output_type -> giro.account.v1.DepositResponse
-	11, // 22: giro.account.v1.AccountService.Freeze:output_type -> giro.account.v1.FreezeResponse
-	13, // 23: giro.account.v1.AccountService.Close:output_type -> giro.account.v1.CloseResponse
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	16, // 9: giro.account.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 10: giro.account.v1.UnfreezeResponse.account:type_name -> giro.account.v1.Account
+	16, // 11: giro.account.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 12: giro.account.v1.CloseResponse.account:type_name -> giro.account.v1.Account
+	16, // 13: giro.account.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
+	2,  // 14: giro.account.v1.AccountService.OpenAccount:input_type -> giro.account.v1.OpenAccountRequest
+	4,  // 15: giro.account.v1.AccountService.GetAccount:input_type -> giro.account.v1.GetAccountRequest
+	6,  // 16: giro.account.v1.AccountService.ListAccounts:input_type -> giro.account.v1.ListAccountsRequest
+	8,  // 17: giro.account.v1.AccountService.Deposit:input_type -> giro.account.v1.DepositRequest
+	10, // 18: giro.account.v1.AccountService.Freeze:input_type -> giro.account.v1.FreezeRequest
+	12, // 19: giro.account.v1.AccountService.Unfreeze:input_type -> giro.account.v1.UnfreezeRequest
+	14, // 20: giro.account.v1.AccountService.Close:input_type -> giro.account.v1.CloseRequest
+	3,  // 21: giro.account.v1.AccountService.OpenAccount:output_type -> giro.account.v1.OpenAccountResponse
+	5,  // 22: giro.account.v1.AccountService.GetAccount:output_type -> giro.account.v1.GetAccountResponse
+	7,  // 23: giro.account.v1.AccountService.ListAccounts:output_type -> giro.account.v1.ListAccountsResponse
+	9,  // 24: giro.account.v1.AccountService.Deposit:output_type -> giro.account.v1.DepositResponse
+	11, // 25: giro.account.v1.AccountService.Freeze:output_type -> giro.account.v1.FreezeResponse
+	13, // 26: giro.account.v1.AccountService.Unfreeze:output_type -> giro.account.v1.UnfreezeResponse
+	15, // 27: giro.account.v1.AccountService.Close:output_type -> giro.account.v1.CloseResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_giro_account_v1_account_proto_init() }
@@ -1007,7 +1134,7 @@ func file_giro_account_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_account_v1_account_proto_rawDesc), len(file_giro_account_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

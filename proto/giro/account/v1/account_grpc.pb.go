@@ -28,6 +28,7 @@ const (
 	AccountService_ListAccounts_FullMethodName = "/giro.account.v1.AccountService/ListAccounts"
 	AccountService_Deposit_FullMethodName      = "/giro.account.v1.AccountService/Deposit"
 	AccountService_Freeze_FullMethodName       = "/giro.account.v1.AccountService/Freeze"
+	AccountService_Unfreeze_FullMethodName     = "/giro.account.v1.AccountService/Unfreeze"
 	AccountService_Close_FullMethodName        = "/giro.account.v1.AccountService/Close"
 )
 
@@ -44,6 +45,8 @@ type AccountServiceClient interface {
 	Deposit(ctx context.Context, in *DepositRequest, opts ...grpc.CallOption) (*DepositResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error)
+	// Unfreeze ends a freeze. An account that is open stays open.
+	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 }
@@ -106,6 +109,16 @@ func (c *accountServiceClient) Freeze(ctx context.Context, in *FreezeRequest, op
 	return out, nil
 }
 
+func (c *accountServiceClient) Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnfreezeResponse)
+	err := c.cc.Invoke(ctx, AccountService_Unfreeze_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
@@ -129,6 +142,8 @@ type AccountServiceServer interface {
 	Deposit(context.Context, *DepositRequest) (*DepositResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error)
+	// Unfreeze ends a freeze. An account that is open stays open.
+	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
@@ -155,6 +170,9 @@ func (UnimplementedAccountServiceServer) Deposit(context.Context, *DepositReques
 }
 func (UnimplementedAccountServiceServer) Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Freeze not implemented")
+}
+func (UnimplementedAccountServiceServer) Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unfreeze not implemented")
 }
 func (UnimplementedAccountServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -270,6 +288,24 @@ func _AccountService_Freeze_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_Unfreeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnfreezeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).Unfreeze(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_Unfreeze_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).Unfreeze(ctx, req.(*UnfreezeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -314,6 +350,10 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Freeze",
 			Handler:    _AccountService_Freeze_Handler,
+		},
+		{
+			MethodName: "Unfreeze",
+			Handler:    _AccountService_Unfreeze_Handler,
 		},
 		{
 			MethodName: "Close",

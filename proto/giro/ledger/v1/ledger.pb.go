@@ -603,6 +603,118 @@ func (x *FreezeResponse) GetFirstTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type UnfreezeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeRequest) Reset() {
+	*x = UnfreezeRequest{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeRequest) ProtoMessage() {}
+
+func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
+func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UnfreezeRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UnfreezeRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+type UnfreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeResponse) Reset() {
+	*x = UnfreezeResponse{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeResponse) ProtoMessage() {}
+
+func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
+func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnfreezeResponse) GetAccount() *Account {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *UnfreezeResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *UnfreezeResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -613,7 +725,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[9]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +737,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[9]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +750,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{9}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloseRequest) GetKey() string {
@@ -666,7 +778,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[10]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +790,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[10]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +803,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{10}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CloseResponse) GetAccount() *Account {
@@ -723,7 +835,7 @@ type TrialBalanceRequest struct {
 
 func (x *TrialBalanceRequest) Reset() {
 	*x = TrialBalanceRequest{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[11]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +847,7 @@ func (x *TrialBalanceRequest) String() string {
 func (*TrialBalanceRequest) ProtoMessage() {}
 
 func (x *TrialBalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[11]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +860,7 @@ func (x *TrialBalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceRequest.ProtoReflect.Descriptor instead.
 func (*TrialBalanceRequest) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{11}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 type TrialBalanceResponse struct {
@@ -767,7 +879,7 @@ type TrialBalanceResponse struct {
 
 func (x *TrialBalanceResponse) Reset() {
 	*x = TrialBalanceResponse{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[12]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +891,7 @@ func (x *TrialBalanceResponse) String() string {
 func (*TrialBalanceResponse) ProtoMessage() {}
 
 func (x *TrialBalanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[12]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +904,7 @@ func (x *TrialBalanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceResponse.ProtoReflect.Descriptor instead.
 func (*TrialBalanceResponse) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{12}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialBalanceResponse) GetRows() []*TrialBalanceRow {
@@ -838,7 +950,7 @@ type TrialBalanceRow struct {
 
 func (x *TrialBalanceRow) Reset() {
 	*x = TrialBalanceRow{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +962,7 @@ func (x *TrialBalanceRow) String() string {
 func (*TrialBalanceRow) ProtoMessage() {}
 
 func (x *TrialBalanceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +975,7 @@ func (x *TrialBalanceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceRow.ProtoReflect.Descriptor instead.
 func (*TrialBalanceRow) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{13}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialBalanceRow) GetAccount() string {
@@ -906,7 +1018,7 @@ type TrialBalanceTotal struct {
 
 func (x *TrialBalanceTotal) Reset() {
 	*x = TrialBalanceTotal{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1030,7 @@ func (x *TrialBalanceTotal) String() string {
 func (*TrialBalanceTotal) ProtoMessage() {}
 
 func (x *TrialBalanceTotal) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1043,7 @@ func (x *TrialBalanceTotal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceTotal.ProtoReflect.Descriptor instead.
 func (*TrialBalanceTotal) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{14}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialBalanceTotal) GetCurrency() string {
@@ -998,6 +1110,14 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x83\x01\n" +
+	"\x0fUnfreezeRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9c\x01\n" +
+	"\x10UnfreezeResponse\x121\n" +
+	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
 	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x80\x01\n" +
 	"\fCloseRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
@@ -1026,13 +1146,14 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x19ACCOUNT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ACCOUNT_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14ACCOUNT_STATE_FROZEN\x10\x02\x12\x18\n" +
-	"\x14ACCOUNT_STATE_CLOSED\x10\x032\x81\x04\n" +
+	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xd0\x04\n" +
 	"\rLedgerService\x12V\n" +
 	"\vOpenAccount\x12\".giro.ledger.v1.OpenAccountRequest\x1a#.giro.ledger.v1.OpenAccountResponse\x12S\n" +
 	"\n" +
 	"GetAccount\x12!.giro.ledger.v1.GetAccountRequest\x1a\".giro.ledger.v1.GetAccountResponse\x12Y\n" +
 	"\fListAccounts\x12#.giro.ledger.v1.ListAccountsRequest\x1a$.giro.ledger.v1.ListAccountsResponse\x12G\n" +
-	"\x06Freeze\x12\x1d.giro.ledger.v1.FreezeRequest\x1a\x1e.giro.ledger.v1.FreezeResponse\x12D\n" +
+	"\x06Freeze\x12\x1d.giro.ledger.v1.FreezeRequest\x1a\x1e.giro.ledger.v1.FreezeResponse\x12M\n" +
+	"\bUnfreeze\x12\x1f.giro.ledger.v1.UnfreezeRequest\x1a .giro.ledger.v1.UnfreezeResponse\x12D\n" +
 	"\x05Close\x12\x1c.giro.ledger.v1.CloseRequest\x1a\x1d.giro.ledger.v1.CloseResponse\x12Y\n" +
 	"\fTrialBalance\x12#.giro.ledger.v1.TrialBalanceRequest\x1a$.giro.ledger.v1.TrialBalanceResponseB$Z\"giro/proto/giro/ledger/v1;ledgerv1b\x06proto3"
 
@@ -1049,7 +1170,7 @@ func file_giro_ledger_v1_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_giro_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_giro_ledger_v1_ledger_proto_goTypes = []any{
 	(AccountState)(0),             // 0: giro.ledger.v1.AccountState
 	(*Account)(nil),               // 1: giro.ledger.v1.Account
@@ -1061,46 +1182,52 @@ var file_giro_ledger_v1_ledger_proto_goTypes = []any{
 	(*ListAccountsResponse)(nil),  // 7: giro.ledger.v1.ListAccountsResponse
 	(*FreezeRequest)(nil),         // 8: giro.ledger.v1.FreezeRequest
 	(*FreezeResponse)(nil),        // 9: giro.ledger.v1.FreezeResponse
-	(*CloseRequest)(nil),          // 10: giro.ledger.v1.CloseRequest
-	(*CloseResponse)(nil),         // 11: giro.ledger.v1.CloseResponse
-	(*TrialBalanceRequest)(nil),   // 12: giro.ledger.v1.TrialBalanceRequest
-	(*TrialBalanceResponse)(nil),  // 13: giro.ledger.v1.TrialBalanceResponse
-	(*TrialBalanceRow)(nil),       // 14: giro.ledger.v1.TrialBalanceRow
-	(*TrialBalanceTotal)(nil),     // 15: giro.ledger.v1.TrialBalanceTotal
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*UnfreezeRequest)(nil),       // 10: giro.ledger.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),      // 11: giro.ledger.v1.UnfreezeResponse
+	(*CloseRequest)(nil),          // 12: giro.ledger.v1.CloseRequest
+	(*CloseResponse)(nil),         // 13: giro.ledger.v1.CloseResponse
+	(*TrialBalanceRequest)(nil),   // 14: giro.ledger.v1.TrialBalanceRequest
+	(*TrialBalanceResponse)(nil),  // 15: giro.ledger.v1.TrialBalanceResponse
+	(*TrialBalanceRow)(nil),       // 16: giro.ledger.v1.TrialBalanceRow
+	(*TrialBalanceTotal)(nil),     // 17: giro.ledger.v1.TrialBalanceTotal
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_giro_ledger_v1_ledger_proto_depIdxs = []int32{
 	0,  // 0: giro.ledger.v1.Account.state:type_name -> giro.ledger.v1.AccountState
-	16, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	16, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	18, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	18, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: giro.ledger.v1.OpenAccountResponse.account:type_name -> giro.ledger.v1.Account
-	16, // 4: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
+	18, // 4: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 5: giro.ledger.v1.GetAccountResponse.account:type_name -> giro.ledger.v1.Account
 	1,  // 6: giro.ledger.v1.ListAccountsResponse.accounts:type_name -> giro.ledger.v1.Account
 	1,  // 7: giro.ledger.v1.FreezeResponse.account:type_name -> giro.ledger.v1.Account
-	16, // 8: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: giro.ledger.v1.CloseResponse.account:type_name -> giro.ledger.v1.Account
-	16, // 10: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
-	14, // 11: giro.ledger.v1.TrialBalanceResponse.rows:type_name -> giro.ledger.v1.TrialBalanceRow
-	15, // 12: giro.ledger.v1.TrialBalanceResponse.totals:type_name -> giro.ledger.v1.TrialBalanceTotal
-	16, // 13: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
-	2,  // 14: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
-	4,  // 15: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
-	6,  // 16: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
-	8,  // 17: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
-	10, // 18: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
-	12, // 19: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
-	3,  // 20: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
-	5,  // 21: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
-	7,  // 22: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
-	9,  // 23: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
-	11, // 24: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
-	13, // 25: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 8: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 9: giro.ledger.v1.UnfreezeResponse.account:type_name -> giro.ledger.v1.Account
+	18, // 10: giro.ledger.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 11: giro.ledger.v1.CloseResponse.account:type_name -> giro.ledger.v1.Account
+	18, // 12: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
+	16, // 13: giro.ledger.v1.TrialBalanceResponse.rows:type_name -> giro.ledger.v1.TrialBalanceRow
+	17, // 14: giro.ledger.v1.TrialBalanceResponse.totals:type_name -> giro.ledger.v1.TrialBalanceTotal
+	18, // 15: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
+	2,  // 16: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
+	4,  // 17: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
+	6,  // 18: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
+	8,  // 19: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
+	10, // 20: giro.ledger.v1.LedgerService.Unfreeze:input_type -> giro.ledger.v1.UnfreezeRequest
+	12, // 21: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
+	14, // 22: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
+	3,  // 23: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
+	5,  // 24: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
+	7,  // 25: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
+	9,  // 26: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
+	11, // 27: giro.ledger.v1.LedgerService.Unfreeze:output_type -> giro.ledger.v1.UnfreezeResponse
+	13, // 28: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
+	15, // 29: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
+	23, // [23:30] is the sub-list for method output_type
+	16, // [16:23] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_giro_ledger_v1_ledger_proto_init() }
@@ -1114,7 +1241,7 @@ func file_giro_ledger_v1_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_ledger_v1_ledger_proto_rawDesc), len(file_giro_ledger_v1_ledger_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

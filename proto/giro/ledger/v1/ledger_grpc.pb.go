@@ -27,6 +27,7 @@ const (
 	LedgerService_GetAccount_FullMethodName   = "/giro.ledger.v1.LedgerService/GetAccount"
 	LedgerService_ListAccounts_FullMethodName = "/giro.ledger.v1.LedgerService/ListAccounts"
 	LedgerService_Freeze_FullMethodName       = "/giro.ledger.v1.LedgerService/Freeze"
+	LedgerService_Unfreeze_FullMethodName     = "/giro.ledger.v1.LedgerService/Unfreeze"
 	LedgerService_Close_FullMethodName        = "/giro.ledger.v1.LedgerService/Close"
 	LedgerService_TrialBalance_FullMethodName = "/giro.ledger.v1.LedgerService/TrialBalance"
 )
@@ -42,6 +43,8 @@ type LedgerServiceClient interface {
 	ListAccounts(ctx context.Context, in *ListAccountsRequest, opts ...grpc.CallOption) (*ListAccountsResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error)
+	// Unfreeze ends a freeze. An account that is open stays open.
+	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 	// TrialBalance lists every account with a balance or a line, clearing,
@@ -97,6 +100,16 @@ func (c *ledgerServiceClient) Freeze(ctx context.Context, in *FreezeRequest, opt
 	return out, nil
 }
 
+func (c *ledgerServiceClient) Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnfreezeResponse)
+	err := c.cc.Invoke(ctx, LedgerService_Unfreeze_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *ledgerServiceClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
@@ -128,6 +141,8 @@ type LedgerServiceServer interface {
 	ListAccounts(context.Context, *ListAccountsRequest) (*ListAccountsResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error)
+	// Unfreeze ends a freeze. An account that is open stays open.
+	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	// TrialBalance lists every account with a balance or a line, clearing,
@@ -154,6 +169,9 @@ func (UnimplementedLedgerServiceServer) ListAccounts(context.Context, *ListAccou
 }
 func (UnimplementedLedgerServiceServer) Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Freeze not implemented")
+}
+func (UnimplementedLedgerServiceServer) Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unfreeze not implemented")
 }
 func (UnimplementedLedgerServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -254,6 +272,24 @@ func _LedgerService_Freeze_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LedgerService_Unfreeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnfreezeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).Unfreeze(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_Unfreeze_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).Unfreeze(ctx, req.(*UnfreezeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LedgerService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -312,6 +348,10 @@ var LedgerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Freeze",
 			Handler:    _LedgerService_Freeze_Handler,
+		},
+		{
+			MethodName: "Unfreeze",
+			Handler:    _LedgerService_Unfreeze_Handler,
 		},
 		{
 			MethodName: "Close",
