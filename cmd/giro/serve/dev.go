@@ -43,8 +43,12 @@ func Dev(ctx context.Context, dir string, logger *slog.Logger, ready func()) err
 			settings.Ready()
 		}()
 	}
-	run(Accountsvc, accountsvcAddress, func(s Settings) error { return Participant(ctx, Accountsvc, string(Accountsvc), s) })
-	run(Ledgersvc, ledgersvcAddress, func(s Settings) error { return Participant(ctx, Ledgersvc, string(Ledgersvc), s) })
+	run(Accountsvc, accountsvcAddress, func(s Settings) error {
+		return Participant(ctx, Accountsvc, ParticipantSettings{Settings: s, Name: string(Accountsvc)})
+	})
+	run(Ledgersvc, ledgersvcAddress, func(s Settings) error {
+		return Participant(ctx, Ledgersvc, ParticipantSettings{Settings: s, Name: string(Ledgersvc)})
+	})
 	run(Orchestrated, orchestratorAddress, func(s Settings) error {
 		return Orchestrator(ctx, OrchestratorSettings{Settings: s, Participants: map[string]string{
 			string(Accountsvc): accountsvcAddress, string(Ledgersvc): ledgersvcAddress,
