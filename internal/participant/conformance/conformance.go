@@ -51,8 +51,8 @@ type rule struct {
 	over func(*check) func()
 }
 
-// Bounds of one run. A participant that is slower than this is of no use to an
-// orchestrator.
+// Bounds of a call, of all attempts at it, of a rule and of the restart. A
+// participant that is slower than this is of no use to an orchestrator.
 const (
 	callSeconds    = 10
 	ruleSeconds    = 90
@@ -90,7 +90,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	var random [5]byte
 	rand.Read(random[:]) // never fails
 	s := &suite{config: config, peer: newPeer(conn), run: hex.EncodeToString(random[:])}
-	if err := s.peer.meet(ctx, answerSeconds*time.Second); err != nil {
+	if err := s.peer.meet(ctx); err != nil {
 		return Report{}, fmt.Errorf("nobody who speaks giro.participant.v1 answers at %s: %w", config.Target, err)
 	}
 	s.report = Report{Target: config.Target, Participant: s.peer.describe.GetParticipant(), Started: time.Now().UTC(), RulesKnown: len(rules())}
@@ -223,7 +223,7 @@ func (s *suite) restart(ctx context.Context, waiting []*pending) {
 	defer cancel()
 	err := s.config.Restart(ctx)
 	if err == nil {
-		err = s.peer.meet(ctx, restartSeconds*time.Second)
+		err = s.peer.meet(ctx)
 	}
 	if err == nil {
 		return

@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"giro/internal/rpc"
 	pb "giro/proto/giro/participant/v1"
@@ -27,7 +26,7 @@ func (c *check) lose(sent string, call func(context.Context, *peer) error) {
 	}
 	defer conn.Close()
 	through := newPeer(conn)
-	if err := through.meet(c.ctx, answerSeconds*time.Second); err != nil {
+	if err := through.meet(c.ctx); err != nil {
 		c.broken("Describe, through a proxy", "an answer", err.Error())
 	}
 	p.arm()

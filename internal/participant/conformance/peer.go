@@ -26,9 +26,7 @@ func newPeer(conn grpc.ClientConnInterface) *peer {
 }
 
 // meet waits until the participant answers, and learns what it says of itself.
-func (p *peer) meet(ctx context.Context, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+func (p *peer) meet(ctx context.Context) error {
 	_, err := again(ctx, func(ctx context.Context) error {
 		d, err := p.client.Describe(ctx, &pb.DescribeRequest{})
 		if err == nil {
@@ -41,8 +39,10 @@ func (p *peer) meet(ctx context.Context, patience time.Duration) error {
 
 // again makes a call until it is answered, as an orchestrator does: an error
 // that a busy participant may give says that nothing is known, and the same is
-// asked again. It counts the attempts.
+// asked again, for a while. It counts the attempts.
 func again(ctx context.Context, call func(context.Context) error) (attempts int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerSeconds*time.Second)
+	defer cancel()
 	pause := 20 * time.Millisecond
 	for {
 		attempts++
