@@ -51,9 +51,11 @@ type rule struct {
 	over func(*check) func()
 }
 
-// Bounds of a call, of all attempts at it, of a rule and of the restart. A
-// participant that is slower than this is of no use to an orchestrator.
+// Bounds of the first greeting, of a call, of all attempts at it, of a rule and of
+// the restart command. A participant that is slower than this is of no use to an
+// orchestrator.
 const (
+	meetSeconds    = 5
 	callSeconds    = 10
 	ruleSeconds    = 90
 	answerSeconds  = 30
@@ -90,7 +92,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	var random [5]byte
 	rand.Read(random[:]) // never fails
 	s := &suite{config: config, peer: newPeer(conn), run: hex.EncodeToString(random[:])}
-	if err := s.peer.meet(ctx); err != nil {
+	if err := s.peer.meet(ctx, meetSeconds*time.Second); err != nil {
 		return Report{}, fmt.Errorf("nobody who speaks giro.participant.v1 answers at %s: %w", config.Target, err)
 	}
 	s.report = Report{Target: config.Target, Participant: s.peer.describe.GetParticipant(), Started: time.Now().UTC(), RulesKnown: len(rules())}
@@ -221,17 +223,18 @@ func (s *suite) restart(ctx context.Context, waiting []*pending) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartSeconds*time.Second)
 	defer cancel()
-	err := s.config.Restart(ctx)
-	if err == nil {
-		err = s.peer.meet(ctx)
+	end := func(verdict Verdict, reason string, failure *Failure) {
+		for _, p := range waiting {
+			if p.result.Verdict == Passed {
+				p.result.Verdict, p.result.Reason, p.result.Failure = verdict, reason, failure
+			}
+		}
 	}
-	if err == nil {
+	if err := s.config.Restart(ctx); err != nil {
+		end(NotRun, err.Error(), nil) // which says nothing of the participant
 		return
 	}
-	for _, p := range waiting {
-		if p.result.Verdict == Passed {
-			p.result.Verdict = Failed
-			p.result.Failure = &Failure{Sent: "the restart", Expected: "the participant answers again", Came: err.Error()}
-		}
+	if err := s.peer.meet(ctx, answerSeconds*time.Second); err != nil {
+		end(Failed, "", &Failure{Sent: "the restart", Expected: "the participant answers again", Came: err.Error()})
 	}
 }

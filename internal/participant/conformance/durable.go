@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"giro/internal/rpc"
 	pb "giro/proto/giro/participant/v1"
@@ -26,7 +27,7 @@ func (c *check) lose(sent string, call func(context.Context, *peer) error) {
 	}
 	defer conn.Close()
 	through := newPeer(conn)
-	if err := through.meet(c.ctx); err != nil {
+	if err := through.meet(c.ctx, answerSeconds*time.Second); err != nil {
 		c.broken("Describe, through a proxy", "an answer", err.Error())
 	}
 	p.arm()

@@ -26,7 +26,9 @@ func newPeer(conn grpc.ClientConnInterface) *peer {
 }
 
 // meet waits until the participant answers, and learns what it says of itself.
-func (p *peer) meet(ctx context.Context) error {
+func (p *peer) meet(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	_, err := again(ctx, func(ctx context.Context) error {
 		d, err := p.client.Describe(ctx, &pb.DescribeRequest{})
 		if err == nil {

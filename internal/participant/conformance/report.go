@@ -77,7 +77,7 @@ func (r Report) Summary() string {
 
 // WriteResult writes one rule's result for people, with what went wrong.
 func WriteResult(w io.Writer, r Result) {
-	fmt.Fprintf(w, "%-8s %-36s %s\n", r.Verdict, r.Name, r.Demands)
+	fmt.Fprintf(w, "%-8s %-31s %s\n", r.Verdict, r.Name, r.Demands)
 	if r.Reason != "" {
 		fmt.Fprintf(w, "         not run: %s\n", r.Reason)
 	}
