@@ -45,6 +45,8 @@ type grammar struct {
 	Account  accountCommand  `cmd:"" help:"Open, fund, show, freeze or close accounts."`
 	Saga     sagaCommand     `cmd:"" help:"Look inside a transfer: its steps, their keys and answers."`
 	Audit    auditCommand    `cmd:"" help:"Prove that the saga table and every participant's books agree."`
+
+	Conformance conformanceCommand `cmd:"" help:"Ask any participant whether it keeps the rules of the protocol."`
 }
 
 const description = `giro moves money between accounts that live in different services, exactly once.
