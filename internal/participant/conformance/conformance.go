@@ -95,6 +95,8 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	if err := s.peer.meet(ctx, meetSeconds*time.Second); err != nil {
 		return Report{}, fmt.Errorf("nobody who speaks giro.participant.v1 answers at %s: %w", config.Target, err)
 	}
+	ctx, cancel := context.WithCancel(ctx) // ends what a rule may have left running
+	defer cancel()
 	s.report = Report{Target: config.Target, Participant: s.peer.describe.GetParticipant(), Started: time.Now().UTC(), RulesKnown: len(rules())}
 	s.runAll(ctx, chosen)
 	s.report.Seconds = time.Since(s.report.Started).Seconds()

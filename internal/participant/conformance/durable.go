@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"giro/internal/rpc"
@@ -12,6 +13,7 @@ import (
 var lostRules = []rule{
 	{Rule: Rule{"lost-answer", "what was answered is done though the answer is lost, and the repeat finds it", durability}, run: lostAnswer},
 	{Rule: Rule{"lost-answer-of-a-batch", "the same of a batch", durability}, run: lostBatch},
+	{Rule: Rule{"callers-that-leave", "a call whose caller leaves is done whole or not at all, and the repeat says which", durability}, run: callersThatLeave},
 }
 
 // lose makes a call through a proxy that passes it on and loses the answer.
@@ -70,11 +72,28 @@ func lostBatch(c *check) {
 	c.holds(a, 67, "a batch whose answer was lost, and that was asked again")
 }
 
+// callersThatLeave gives calls so little time that some leave before the answer,
+// some while it is being done, and some before they were heard.
+func callersThatLeave(c *check) {
+	a := c.funded("alice", 1000)
+	all := c.debits(a, 60)
+	c.together(len(all), func(i int) {
+		ctx, cancel := context.WithTimeout(c.ctx, time.Millisecond/2<<(i%8))
+		defer cancel()
+		_, _ = c.peer.single(ctx, all[i]) // whatever became of it
+	})
+	for _, o := range all {
+		c.expect(o, want{outcome: applied, moved: 1})
+	}
+	c.holds(a, 1000-int64(len(all)), fmt.Sprintf("%d debits of 1 whose callers left, each asked again", len(all)))
+}
+
 var restartRules = []rule{
 	{Rule: Rule{"restart-keeps-outcomes", "after a restart what was APPLIED is found, and is not done again", durability}, over: restartOutcomes},
 	{Rule: Rule{"restart-keeps-refusals", "after a restart what was REFUSED is still refused", durability}, over: restartRefusals},
 	{Rule: Rule{"restart-keeps-tombstones", "after a restart what was CANCELLED is still dead", durability}, over: restartTombstones},
 	{Rule: Rule{"restart-keeps-identity", "after a restart the incarnation is the same, and the high-water mark has not fallen", durability}, over: restartIdentity},
+	{Rule: Rule{"restart-under-load", "a restart amid calls loses nothing that was answered, and does nothing twice", durability}, over: restartUnderLoad},
 }
 
 // after is what must still be answered after a restart, by the call and by a
@@ -138,5 +157,75 @@ func restartIdentity(c *check) func() {
 			c.broken("Describe, a restart, Describe", fmt.Sprintf("incarnation %s and a high_water_mark of at least %d",
 				before.GetIncarnation(), before.GetHighWaterMark()), words(after))
 		}
+	}
+}
+
+// load is what writers sent, and what they were told.
+type load struct {
+	mu       sync.Mutex
+	sent     []*pb.Operation
+	answered map[string]*pb.Answer
+}
+
+// write sends credits of 1, one after the other, until ctx ends. It does not ask
+// again: that is left for after the restart.
+func (l *load) write(ctx context.Context, c *check, a account) {
+	for ctx.Err() == nil {
+		o := c.credit(a, 1)
+		l.mu.Lock()
+		l.sent = append(l.sent, o)
+		full := len(l.sent) >= loadMax
+		l.mu.Unlock()
+		var answer *pb.Answer
+		err := once(ctx, func(ctx context.Context) (err error) {
+			answer, err = c.peer.single(ctx, o)
+			return err
+		})
+		if err == nil {
+			l.mu.Lock()
+			l.answered[o.GetKey()] = answer
+			l.mu.Unlock()
+		}
+		if err != nil || full {
+			select { // nobody may be there now
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// known counts the answers so far.
+func (l *load) known() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.answered)
+}
+
+// loadMax is how many credits are sent before the writers go slowly.
+const loadMax = 500
+
+func restartUnderLoad(c *check) func() {
+	a := c.funded("alice", 1)
+	l := &load{answered: map[string]*pb.Answer{}}
+	ctx, stop := context.WithCancel(c.ctx)
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() { l.write(ctx, c, a) })
+	}
+	for deadline := time.Now().Add(callSeconds * time.Second); l.known() < 20 && time.Now().Before(deadline); {
+		c.describe() // a call's time passes
+	}
+	return func() {
+		stop()
+		writers.Wait()
+		for _, o := range l.sent {
+			if first := l.answered[o.GetKey()]; first != nil {
+				c.repeats(o, first)
+			} else {
+				c.expect(o, want{outcome: applied, moved: 1})
+			}
+		}
+		c.holds(a, int64(len(l.sent))+1, fmt.Sprintf("%d credits of 1 around a restart, each asked again", len(l.sent)))
 	}
 }

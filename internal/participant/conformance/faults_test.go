@@ -40,7 +40,7 @@ var faults = []fault{
 		also: []string{"refund-to-closed-account", "refund-that-overflows", "batch-debit-refund-cancel", "race-of-refunds", "restart-keeps-outcomes"}},
 	{name: "forgets tombstones after a restart", spoil: forgetsTombstones, by: "restart-keeps-tombstones"},
 	{name: "forgets refusals after a restart", spoil: forgetsRefusalsLater, by: "restart-keeps-refusals"},
-	{name: "forgets what was applied after a restart", spoil: forgetsOutcomes, by: "restart-keeps-outcomes"},
+	{name: "forgets what was applied after a restart", spoil: forgetsOutcomes, by: "restart-keeps-outcomes", also: []string{"restart-under-load"}},
 	{name: "takes another incarnation at a restart", spoil: newIncarnation, by: "restart-keeps-identity"},
 	{name: "judges validity before the key", spoil: validityFirst, by: "known-key-before-validity"},
 	{name: "replays without saying so", spoil: unmarkedReplays, by: "repeat-is-marked"},
@@ -76,6 +76,9 @@ var faults = []fault{
 		also: []string{"restart-keeps-identity"}},
 	{name: "stores after it has answered", spoil: storesLate, by: "lost-answer",
 		also: []string{"lost-answer-of-a-batch"}},
+	{name: "loses its last commits in a crash", spoil: losesLast, by: "restart-under-load"},
+	{name: "forgets the key of a caller that is in a hurry", spoil: hurries, by: "callers-that-leave"},
+	{name: "lists nothing without a tenant", spoil: listsOneTenant, by: "list-of-all-tenants"},
 	{name: "echoes no amount", spoil: noEcho, by: "answers-echo"},
 }
 
@@ -605,6 +608,53 @@ func storesLate(p *participantUnderTest) {
 			return nil, err
 		}
 		return r.GetAnswers()[0], nil
+	}
+}
+
+// losesLast has forgotten, after a restart, the last ten credits before it.
+func losesLast(p *participantUnderTest) {
+	var last []string
+	lost := map[string]bool{}
+	p.restart = func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, name := range last[max(0, len(last)-10):] {
+			lost[name] = true
+		}
+	}
+	p.one = func(ctx context.Context, o *pb.Operation) (*pb.Answer, error) {
+		a, err := p.plain(ctx, o)
+		p.mu.Lock()
+		again := lost[id(o)]
+		if o.GetKind() == isCredit && a.GetOutcome() == applied && !a.GetReplayed() {
+			last = append(last, id(o))
+		}
+		p.mu.Unlock()
+		if again {
+			return reworked(p, ctx, o)
+		}
+		return a, err
+	}
+}
+
+// hurries does what it is asked when there is little time, and stores the key of
+// it elsewhere.
+func hurries(p *participantUnderTest) {
+	p.one = func(ctx context.Context, o *pb.Operation) (*pb.Answer, error) {
+		if end, given := ctx.Deadline(); given && time.Until(end) < 500*time.Millisecond {
+			return reworked(p, context.WithoutCancel(ctx), o)
+		}
+		return p.plain(ctx, o)
+	}
+}
+
+func listsOneTenant(p *participantUnderTest) {
+	inner := p.list
+	p.list = func(ctx context.Context, r *pb.ListOperationsRequest) (*pb.ListOperationsResponse, error) {
+		if r.GetTenant() == "" {
+			return &pb.ListOperationsResponse{}, nil
+		}
+		return inner(ctx, r)
 	}
 }
 

@@ -15,6 +15,7 @@ var listRules = []rule{
 	{Rule: Rule{"list-lines-balance", "what moved money is listed with lines that sum to zero, and nothing else has lines", reading}, run: listLines},
 	{Rule: Rule{"list-while-writing", "a walk misses nothing that was stored before it began, and lists nothing twice", reading}, run: listWhileWriting},
 	{Rule: Rule{"list-pages", "a page size of 0 is the default, a huge one is clamped, a negative one refused", reading}, run: listPages},
+	{Rule: Rule{"list-of-all-tenants", "without a tenant ListOperations lists those of all, by tenant and key, and Sums adds up all", reading}, run: listAllTenants},
 	{Rule: Rule{"sums", "Sums are zero in each currency, and each clearing account holds what was moved", reading}, run: sums},
 }
 
@@ -39,10 +40,10 @@ func (c *check) walk(tenant string, pageSize int32, between func()) []*pb.Stored
 			c.broken(sent, fmt.Sprintf("at most %d operations", pageSize), fmt.Sprint(n))
 		}
 		for _, o := range page.GetOperations() {
-			if len(all) > 0 && all[len(all)-1].GetOperation().GetKey() >= o.GetOperation().GetKey() {
-				c.broken(sent, "each key after the one before it", all[len(all)-1].GetOperation().GetKey()+", then "+o.GetOperation().GetKey())
+			if len(all) > 0 && !before(all[len(all)-1].GetOperation(), o.GetOperation()) {
+				c.broken(sent, "each after the one before it, by tenant and key", words(all[len(all)-1].GetOperation())+", then "+words(o.GetOperation()))
 			}
-			if o.GetOperation().GetTenant() != tenant {
+			if tenant != "" && o.GetOperation().GetTenant() != tenant {
 				c.broken(sent, "operations of this tenant", words(o.GetOperation()))
 			}
 			all = append(all, o)
@@ -56,6 +57,11 @@ func (c *check) walk(tenant string, pageSize int32, between func()) []*pb.Stored
 	}
 	c.broken("ListOperations of tenant "+tenant, "an end", fmt.Sprintf("%d pages", pagesMax))
 	return nil
+}
+
+// before is the order of lists.
+func before(a, b *pb.Operation) bool {
+	return a.GetTenant() < b.GetTenant() || (a.GetTenant() == b.GetTenant() && a.GetKey() < b.GetKey())
 }
 
 // listed is what an operation must be listed as: with its contents, except for a
@@ -208,6 +214,43 @@ func listPages(c *check) {
 	})
 	if err == nil {
 		c.broken("ListOperations with a page size of -1", "an error", "OK")
+	}
+}
+
+// wholeMax is how many operations of all tenants are listed at most: the
+// participant may have been in use for long.
+const wholeMax = 50_000
+
+func listAllTenants(c *check) {
+	other := c.another()
+	asked := []*pb.Operation{c.debit(c.nobody(), 1), other.debit(other.nobody(), 1), cancelOf(c.credit(c.nobody(), 1))}
+	for _, o := range asked {
+		c.ask(o)
+	}
+	r, err := c.peer.client.Sums(c.ctx, &pb.SumsRequest{})
+	if err != nil {
+		c.broken("Sums of all tenants", "OK", err.Error())
+	}
+	if r.GetOperationCount() > wholeMax {
+		c.notRun("it lists everything, and the participant holds %d operations; the limit is %d", r.GetOperationCount(), wholeMax)
+	}
+	found := map[string]bool{}
+	whole := c.walk("", 1000, nil)
+	for _, s := range whole {
+		found[s.GetOperation().GetTenant()+" "+s.GetOperation().GetKey()] = true
+	}
+	for _, o := range asked {
+		if !found[o.GetTenant()+" "+o.GetKey()] {
+			c.broken("ListOperations of all tenants after "+words(o), "to find it", fmt.Sprintf("%d others", len(whole)))
+		}
+	}
+	if r.GetOperationCount() < int64(len(asked)) {
+		c.broken("Sums of all tenants", fmt.Sprintf("operation_count of at least %d", len(asked)), words(r))
+	}
+	for _, s := range r.GetCurrencies() {
+		if s.GetTotal() != "0" {
+			c.broken("Sums of all tenants", "0 for each tenant and currency", words(s))
+		}
 	}
 }
 
