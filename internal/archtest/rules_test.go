@@ -75,10 +75,10 @@ var rules = []rule{
 		},
 	},
 	{
-		name:    "only SQLite stores and dbtest import the SQLite driver",
+		name:    "only SQLite stores, dbtest and examples import the SQLite driver",
 		reason:  "the same as for pgx; and the driver is large",
 		instead: "ask the store's interface; in tests, dbtest.OpenSQLite",
-		find:    importsOutside("modernc.org/", func(f *file) bool { return under(f.dir, "internal/dbtest") || isStore(f.dir, "sqlite") }),
+		find:    importsOutside("modernc.org/", func(f *file) bool { return under(f.dir, "internal/dbtest", "examples") || isStore(f.dir, "sqlite") }),
 		broken:  []map[string]string{{"internal/schema/a_test.go": "package schema\nimport _ \"modernc.org/sqlite\""}},
 	},
 	{
@@ -131,6 +131,25 @@ var rules = []rule{
 		},
 	},
 	{
+		name:    "the conformance suite knows participants by their contract alone",
+		reason:  "it judges other people's participants too: what it took from ours would be demanded of theirs",
+		instead: "ask over gRPC; what the contract does not tell, the suite does not know",
+		find:    suiteApart,
+		broken: []map[string]string{
+			{"internal/participant/conformance/a.go": "package conformance\nimport _ \"giro/internal/participant/book\""},
+			{"internal/participant/conformance/b.go": "package conformance\nimport _ \"giro/accountsvc\""},
+		},
+	},
+	{
+		name:    "the example participant needs nothing of our inside",
+		reason:  "it is what a stranger starts from",
+		instead: "use proto and public libraries that go.mod has already",
+		find:    exampleApart,
+		broken: []map[string]string{
+			{"examples/participant/main.go": "package main\nimport _ \"giro/internal/stepkey\""},
+		},
+	},
+	{
 		name:    "only cmd picks a backend",
 		reason:  "everything else works on all of them, and the suites prove it",
 		instead: "take the store as an argument",
@@ -138,7 +157,7 @@ var rules = []rule{
 		broken:  []map[string]string{{"orchestrator/server/a.go": "package server\nimport _ \"giro/orchestrator/store/sqlite\""}},
 	},
 	{
-		name:    "only cmd reads the environment and exits",
+		name:    "only programs read the environment and exit",
 		reason:  "settings come in by one door, and an exit in a library skips everybody's clean-up",
 		instead: "take the setting as an argument; return an error",
 		find:    processUses,
@@ -155,6 +174,7 @@ var rules = []rule{
 		broken: []map[string]string{
 			{"cmd/giro/serve/a.go": "package serve\nimport _ \"giro/internal/a\"", "internal/a/a.go": "package a\nimport _ \"giro/internal/fault/wire\""},
 			{"cmd/giro/serve/a.go": "package serve\nimport _ \"testing\""},
+			{"cmd/giro/serve/a.go": "package serve\nimport _ \"giro/internal/participant/conformance\""},
 		},
 	},
 	{
@@ -207,8 +227,9 @@ var (
 		"internal/participant", "internal/participant/store", "internal/participant/store/mem",
 		"internal/participant/store/sqlite", "internal/participant/store/postgres", "internal/participant/store/storetest",
 		"internal/sim", "internal/fault/wire", "internal/dbtest", "internal/pgserver", "internal/pgpool", "internal/schema",
+		"internal/participant/conformance", "internal/participant/server",
 		"cmd/giro", "cmd/giro/cli", "cmd/giro/serve", "cmd/giro/demo",
-		"proto/giro/transfer/v1", "proto/giro/participant/v1",
+		"proto/giro/transfer/v1", "proto/giro/participant/v1", "proto/giro/conformance/v1", "examples/participant",
 	)
 
 	// values are the packages of the standard library that hold no state and do no I/O.
@@ -383,8 +404,26 @@ func clientsApart(tr *tree) []string {
 		if under(f.dir, "orchestrator/console") {
 			return inside != "" && !under(inside, "proto", "orchestrator/console", "internal/rpc", "internal/money", "internal/names")
 		}
-		return under(f.dir, "cmd/giro/cli", "cmd/giro/client", "cmd/giro/render") &&
+		// The conformance suite is a client of the public APIs itself; see its own rule.
+		return under(f.dir, "cmd/giro/cli", "cmd/giro/client", "cmd/giro/render") && !under(inside, suite) &&
 			under(inside, append(services, "internal/participant", "internal/batch", "internal/schema", "internal/sim", "internal/fault")...)
+	})
+}
+
+// suite is the conformance suite.
+const suite = "internal/participant/conformance"
+
+// suiteApart does not look at the suite's tests, which have participants to break.
+func suiteApart(tr *tree) []string {
+	return forbidden(tr, func(f *file, _, inside string) bool {
+		return f.dir == suite && !strings.HasSuffix(f.path, "_test.go") && inside != "" &&
+			!under(inside, "proto", "internal/rpc", "internal/stepkey", "internal/names")
+	})
+}
+
+func exampleApart(tr *tree) []string {
+	return forbidden(tr, func(f *file, _, inside string) bool {
+		return under(f.dir, "examples") && !strings.HasSuffix(f.path, "_test.go") && inside != "" && !under(inside, "proto")
 	})
 }
 
@@ -402,7 +441,7 @@ var processNames = regexp.MustCompile(`^(os\.(Getenv|LookupEnv|Environ|Setenv|Un
 func processUses(tr *tree) []string {
 	var found []string
 	for _, f := range tr.files {
-		if f.test || under(f.dir, "cmd", "internal/pgserver") {
+		if f.test || under(f.dir, "cmd", "examples", "internal/pgserver") {
 			continue
 		}
 		f.uses(func(pos token.Pos, name string) {

@@ -36,16 +36,17 @@ type Streams struct {
 // environment variable, GIRO_ and the flag's name. A command has the flags that it
 // heeds and no others: one that is accepted and ignored misleads.
 type grammar struct {
-	Serve    serveCommand    `cmd:"" help:"Run one service in this process."`
-	Dev      devCommand      `cmd:"" help:"Run all three services in this process, on SQLite files, for trying things out."`
-	Demo     demoCommand     `cmd:"" help:"Play the story of exactly-once transfers, with crashes and cut wires, and audit the books."`
-	Migrate  migrateCommand  `cmd:"" help:"Create or upgrade a service's tables, or show how far they are."`
-	Transfer transferCommand `cmd:"" help:"Ask for a transfer, look at one, or stop one."`
-	Account  accountCommand  `cmd:"" help:"Open, fund, show, freeze or close accounts."`
-	Saga     sagaCommand     `cmd:"" help:"Look inside a transfer: its steps, their keys and answers."`
-	Audit    auditCommand    `cmd:"" help:"Prove that the saga table and every participant's books agree."`
-	Help     helpCommand     `cmd:"" help:"Show the help of giro or of one command."`
-	Version  versionCommand  `cmd:"" help:"Show what this binary was built from; giro --version does too."`
+	Serve       serveCommand       `cmd:"" help:"Run one service in this process."`
+	Dev         devCommand         `cmd:"" help:"Run all three services in this process, on SQLite files, for trying things out."`
+	Demo        demoCommand        `cmd:"" help:"Play the story of exactly-once transfers, with crashes and cut wires, and audit the books."`
+	Migrate     migrateCommand     `cmd:"" help:"Create or upgrade a service's tables, or show how far they are."`
+	Transfer    transferCommand    `cmd:"" help:"Ask for a transfer, look at one, or stop one."`
+	Account     accountCommand     `cmd:"" help:"Open, fund, show, freeze or close accounts."`
+	Saga        sagaCommand        `cmd:"" help:"Look inside a transfer: its steps, their keys and answers."`
+	Audit       auditCommand       `cmd:"" help:"Prove that the saga table and every participant's books agree."`
+	Conformance conformanceCommand `cmd:"" help:"Ask any participant whether it keeps the rules of the protocol."`
+	Help        helpCommand        `cmd:"" help:"Show the help of giro or of one command."`
+	Version     versionCommand     `cmd:"" help:"Show what this binary was built from; giro --version does too."`
 }
 
 const description = `giro moves money between accounts that live in different services, exactly once.

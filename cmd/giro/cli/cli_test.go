@@ -147,6 +147,18 @@ func TestUsageErrorsNameTheHelpOfTheirCommand(t *testing.T) {
 	}
 }
 
+func TestConformanceSetupIsServedOnLoopbackOnly(t *testing.T) {
+	file := "sqlite:" + t.TempDir() + "/books.db"
+	for _, service := range []string{"accountsvc", "ledgersvc"} {
+		for _, where := range [][]string{{"--listen", "0.0.0.0:0"}, {"--listen", "0.0.0.0:0", "--insecure"}, {"--listen", "127.0.0.1:0", "--insecure"}} {
+			code, _, errs := run(t, append([]string{"serve", service, "--database-url", file, "--migrate", "--conformance"}, where...)...)
+			if code != ExitUsage || !strings.Contains(errs, "--conformance") || !strings.Contains(errs, "loopback") {
+				t.Errorf("%s %v: exit code %d, %q", service, where, code, errs)
+			}
+		}
+	}
+}
+
 func TestServeRefusesWhatItMustNotListenOn(t *testing.T) {
 	file := "sqlite:" + t.TempDir() + "/books.db"
 	for _, service := range []string{"orchestrator", "accountsvc", "ledgersvc"} {

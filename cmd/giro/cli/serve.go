@@ -76,8 +76,14 @@ func (s *serveOrchestrator) Run(c *call) error {
 	})
 }
 
+// forSuite is what a participant serves for giro conformance.
+type forSuite struct {
+	Conformance bool `help:"Let giro conformance open, freeze and close accounts of any tenant. On a loopback address only; never over books that count."`
+}
+
 type serveAccountsvc struct {
 	server
+	forSuite
 	Listen string `help:"Address to listen on." default:"127.0.0.1:7102" placeholder:"HOST:PORT"`
 	Name   string `help:"The name under which orchestrators register it." default:"accountsvc" placeholder:"NAME"`
 }
@@ -91,11 +97,13 @@ Example:
 }
 
 func (s *serveAccountsvc) Run(c *call) error {
-	return serve.Participant(c.ctx, serve.Accountsvc, s.Name, s.settings(c, s.Listen))
+	return serve.Participant(c.ctx, serve.Accountsvc, serve.ParticipantSettings{
+		Settings: s.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance})
 }
 
 type serveLedgersvc struct {
 	server
+	forSuite
 	Listen string `help:"Address to listen on." default:"127.0.0.1:7103" placeholder:"HOST:PORT"`
 	Name   string `help:"The name under which orchestrators register it." default:"ledgersvc" placeholder:"NAME"`
 }
@@ -109,5 +117,6 @@ Example:
 }
 
 func (s *serveLedgersvc) Run(c *call) error {
-	return serve.Participant(c.ctx, serve.Ledgersvc, s.Name, s.settings(c, s.Listen))
+	return serve.Participant(c.ctx, serve.Ledgersvc, serve.ParticipantSettings{
+		Settings: s.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance})
 }

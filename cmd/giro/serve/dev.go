@@ -80,7 +80,7 @@ func Dev(ctx context.Context, s DevSettings) error {
 
 func runDev(ctx context.Context, service Service, s Settings, addresses map[Service]string) error {
 	if service != Orchestrated {
-		return Participant(ctx, service, string(service), s)
+		return Participant(ctx, service, ParticipantSettings{Settings: s, Name: string(service)})
 	}
 	return Orchestrator(ctx, OrchestratorSettings{Settings: s, Participants: map[string]string{
 		string(Accountsvc): addresses[Accountsvc], string(Ledgersvc): addresses[Ledgersvc],

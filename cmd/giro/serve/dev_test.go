@@ -90,8 +90,8 @@ func TestServeSaysThatItsPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	err = Participant(t.Context(), Ledgersvc, "ledgersvc", Settings{
-		DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "books.db"), Listen: l.Addr().String(), Migrate: true, Logger: slog.New(slog.DiscardHandler)})
+	err = Participant(t.Context(), Ledgersvc, ParticipantSettings{Name: "ledgersvc", Settings: Settings{
+		DatabaseURL: "sqlite:" + filepath.Join(t.TempDir(), "books.db"), Listen: l.Addr().String(), Migrate: true, Logger: slog.New(slog.DiscardHandler)}})
 	if err == nil || !strings.Contains(err.Error(), "ledgersvc cannot listen on "+l.Addr().String()) || !strings.Contains(err.Error(), "--listen takes another address") {
 		t.Errorf("came %v", err)
 	}

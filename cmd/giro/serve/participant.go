@@ -5,23 +5,39 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/grpc"
+
 	"giro/accountsvc"
 	"giro/internal/names"
 	"giro/internal/participant"
+	"giro/internal/participant/server"
 	"giro/internal/participant/store"
+	"giro/internal/rpc"
 	"giro/ledgersvc"
 
 	bookspostgres "giro/internal/participant/store/postgres"
 	bookssqlite "giro/internal/participant/store/sqlite"
 )
 
-// Participant runs accountsvc or ledgersvc until ctx ends, under the name that
-// orchestrators register.
-func Participant(ctx context.Context, service Service, name string, s Settings) error {
-	if !names.Participant(name).Valid() {
-		return wrongSetting("the name %q must be %s", name, names.PartGrammar)
+// ParticipantSettings are what accountsvc and ledgersvc need besides.
+type ParticipantSettings struct {
+	Settings
+	// Name is the one under which orchestrators register it.
+	Name string
+	// Conformance serves the setup calls of the conformance suite too.
+	Conformance bool
+}
+
+// Participant runs accountsvc or ledgersvc until ctx ends.
+func Participant(ctx context.Context, service Service, s ParticipantSettings) error {
+	if !names.Participant(s.Name).Valid() {
+		return wrongSetting("the name %q must be %s", s.Name, names.PartGrammar)
 	}
-	if err := prepare(ctx, service, s); err != nil {
+	if s.Conformance && (s.Insecure || rpc.CheckListen(s.Listen, false) != nil) {
+		return wrongSetting("--conformance lets every caller open, freeze and close any tenant's accounts, so it needs a loopback address, and no --insecure: "+
+			"listen on 127.0.0.1, not on %q", s.Listen)
+	}
+	if err := prepare(ctx, service, s.Settings); err != nil {
 		return err
 	}
 	starting, cancelStart := context.WithTimeout(ctx, startTimeout)
@@ -30,16 +46,23 @@ func Participant(ctx context.Context, service Service, name string, s Settings) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", service, err)
 	}
-	if err := claim(starting, books, names.Participant(name)); err != nil {
+	if err := claim(starting, books, names.Participant(s.Name)); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", service, err), books.Close())
 	}
 	engine := participant.New(books, participant.Config{
-		Name: names.Participant(name), Logger: s.Logger.With("service", service)})
-	if service == Ledgersvc {
-		err = answer(ctx, service, s, ledgersvc.New(engine).Register)
-	} else {
-		err = answer(ctx, service, s, accountsvc.New(engine).Register)
-	}
+		Name: names.Participant(s.Name), Logger: s.Logger.With("service", service)})
+	err = answer(ctx, service, s.Settings, func(r grpc.ServiceRegistrar) {
+		if service == Ledgersvc {
+			ledgersvc.New(engine).Register(r)
+		} else {
+			accountsvc.New(engine).Register(r)
+		}
+		if s.Conformance {
+			s.Logger.Warn("FOR CONFORMANCE TESTS ONLY: every caller may open, freeze, unfreeze and close the accounts of any tenant; "+
+				"never start it so over books that count", "service", service)
+			server.NewSetup(engine).Register(r)
+		}
+	})
 	engine.Close()
 	return errors.Join(err, books.Close())
 }

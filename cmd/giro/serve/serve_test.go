@@ -80,8 +80,8 @@ func serveOnce(t *testing.T, service Service, name, url string) (ready bool, err
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err = Participant(ctx, service, name, Settings{DatabaseURL: url, Listen: "127.0.0.1:0", Migrate: true,
-		StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Ready: func() { ready = true; stop() }})
+	err = Participant(ctx, service, ParticipantSettings{Name: name, Settings: Settings{DatabaseURL: url, Listen: "127.0.0.1:0", Migrate: true,
+		StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), Ready: func() { ready = true; stop() }}})
 	return ready, err
 }
 
