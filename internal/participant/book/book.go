@@ -31,6 +31,8 @@ const (
 	// kept about its holder.
 	SetTerms  Kind = 11
 	SetHolder Kind = 12
+	// Release moves a refund out of suspense, once.
+	Release Kind = 13
 )
 
 // String is the kind in lower case, which is also the name of its step.
@@ -60,12 +62,18 @@ func (k Kind) String() string {
 		return "terms"
 	case SetHolder:
 		return "holder"
+	case Release:
+		return "release"
 	}
 	return "unknown"
 }
 
 // Protocol says whether the kind is one of the protocol's stored kinds.
 func (k Kind) Protocol() bool { return k == Debit || k == Credit || k == Refund }
+
+// Once says whether the kind undoes another operation, which may be done once: the
+// one that DebitKey names.
+func (k Kind) Once() bool { return k == Refund || k == Release }
 
 // Operation is one keyed request. Every field is contents: the same key with
 // another field is KeyReused, naming the field.
@@ -84,7 +92,8 @@ type Operation struct {
 	// Counterparty is the other side's account; for Deposit and Withdraw, the
 	// external account's name.
 	Counterparty names.AccountRef
-	// DebitKey is the debit that a Refund gives back.
+	// DebitKey is the debit that a Refund gives back, or the refund that a Release
+	// takes out of suspense.
 	DebitKey stepkey.StepKey
 	// Details is the text of the Details that only some local kinds have.
 	Details string
@@ -99,7 +108,8 @@ type ID struct {
 // ID names the operation.
 func (o Operation) ID() ID { return ID{o.Tenant, o.Key} }
 
-// DebitID names the debit that a Refund gives back.
+// DebitID names the debit that a Refund gives back, or the refund that a Release
+// takes out of suspense.
 func (o Operation) DebitID() ID { return ID{o.Tenant, o.DebitKey} }
 
 // Outcome says what became of an operation.
@@ -133,13 +143,15 @@ const (
 	AccountExists     Reason = 9
 	BalanceNotZero    Reason = 10
 	BalanceBelowFloor Reason = 11
+	NotSuspended      Reason = 12
+	AlreadyReleased   Reason = 13
 )
 
 // String is the reason's name in the API's words.
 func (r Reason) String() string {
 	reasons := [...]string{"", "INSUFFICIENT_FUNDS", "LIMIT_EXCEEDED", "ACCOUNT_NOT_FOUND", "ACCOUNT_FROZEN",
 		"ACCOUNT_CLOSED", "CURRENCY_MISMATCH", "BALANCE_OVERFLOW", "ALREADY_REFUNDED", "ACCOUNT_EXISTS", "BALANCE_NOT_ZERO",
-		"BALANCE_BELOW_FLOOR"}
+		"BALANCE_BELOW_FLOOR", "NOT_SUSPENDED", "ALREADY_RELEASED"}
 	if int(r) < len(reasons) {
 		return reasons[r]
 	}
@@ -164,7 +176,8 @@ type Stored struct {
 	FirstTime time.Time
 	// DebitOutcome is what had become of a Refund's debit.
 	DebitOutcome Outcome
-	// FirstRefundKey and FirstRefundMoved are set when AlreadyRefunded.
+	// FirstRefundKey and FirstRefundMoved are set when AlreadyRefunded, and when
+	// AlreadyReleased.
 	FirstRefundKey   stepkey.StepKey
 	FirstRefundMoved money.Minor
 	// ToSuspense says that a Refund's money went to the suspense account; when

@@ -23,7 +23,7 @@ type View struct {
 	Zone func(name string) *time.Location
 	// Operations holds those of Keys that are stored.
 	Operations map[ID]Stored
-	// Refunds holds the Applied refund of each of Debits that has one.
+	// Refunds holds, for each of Debits that has one, the Applied refund or release.
 	Refunds map[ID]Stored
 	// Accounts holds those of Accounts that exist, locked.
 	Accounts map[AccountID]Account
@@ -56,19 +56,19 @@ func Keys(operations []Operation) []ID {
 	}
 	for _, o := range operations {
 		add(o.ID())
-		if o.Kind == Refund {
+		if o.Kind.Once() {
 			add(o.DebitID())
 		}
 	}
 	return ids
 }
 
-// Debits lists the debits whose refund, if any, a store must look up.
+// Debits lists what the operations undo: a store must look up whether that was done.
 func Debits(operations []Operation) []ID {
 	seen := map[ID]bool{}
 	var ids []ID
 	for _, o := range operations {
-		if id := o.DebitID(); o.Kind == Refund && id.Tenant.Valid() && !o.DebitKey.IsZero() && !seen[id] {
+		if id := o.DebitID(); o.Kind.Once() && id.Tenant.Valid() && !o.DebitKey.IsZero() && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
 		}
@@ -179,6 +179,8 @@ func (d *decision) answer(o Operation) Answer {
 		return d.move(o, account, o.Amount, External(names.Account(o.Counterparty)))
 	case Withdraw:
 		return d.take(o, account, External(names.Account(o.Counterparty)))
+	case Release:
+		return d.release(o, account)
 	}
 	at := d.view.Now
 	if amended := amend(account, o); amended != account {
@@ -208,6 +210,8 @@ func (d *decision) judge(o Operation, account Account, exists bool) Reason {
 		return 0
 	case account.State == StateFrozen:
 		return AccountFrozen
+	case o.Kind == Release:
+		return 0
 	case account.Currency != o.Currency:
 		return CurrencyMismatch
 	case o.Amount > d.limits.AmountMax:

@@ -31,8 +31,11 @@ type Details struct {
 	Terms Terms `json:"terms,omitzero"`
 	// Holder is of Open and SetHolder: what is kept about an account's holder.
 	Holder map[string]string `json:"holder,omitempty"`
-	// Reason is of Freeze and Unfreeze, for people.
+	// Reason is of Freeze, Unfreeze and Release, for people.
 	Reason string `json:"reason,omitempty"`
+	// Actor is who asked for a Release. It is kept and not compared: whoever repeats
+	// the call repeats the same one.
+	Actor string `json:"actor,omitempty"`
 }
 
 // String gives the one text that stands for these details; empty for none.

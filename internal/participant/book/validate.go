@@ -38,7 +38,7 @@ func ValidateIdentity(o Operation) []Violation {
 
 func validateStep(o Operation) []Violation {
 	switch o.Kind {
-	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder:
+	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release:
 		if o.Step != o.Kind.String() {
 			return []Violation{{"step", "must be " + o.Kind.String() + " for this operation"}}
 		}
@@ -74,6 +74,11 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 	v = append(v, validateDetails(o)...)
 	switch o.Kind {
 	case Freeze, Unfreeze, Close, SetTerms, SetHolder:
+		return v
+	case Release:
+		if o.DebitKey.IsZero() {
+			v = append(v, Violation{"debit_key", "must be a UUID in canonical lower-case text"})
+		}
 		return v
 	}
 	if !o.Currency.Known() {
@@ -121,6 +126,9 @@ func Differing(stored Stored, asked Operation) []string {
 		return fields // a tombstone matches any contents of its transfer key and step
 	}
 	asked = storable(asked)
+	if kind == Release {
+		asked.Currency = stored.Currency // the refund's, which the request does not name
+	}
 	differ("account", stored.Account != asked.Account)
 	differ("amount", stored.Amount != asked.Amount)
 	differ("currency", stored.Currency != asked.Currency)
@@ -141,7 +149,7 @@ func differingDebit(debit Stored, refund Operation) []string {
 }
 
 func kindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder} {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release} {
 		if k.String() == step {
 			return k
 		}

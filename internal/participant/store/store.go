@@ -10,6 +10,7 @@ import (
 	"giro/internal/money"
 	"giro/internal/names"
 	"giro/internal/participant/book"
+	"giro/internal/stepkey"
 )
 
 // ErrTransient marks errors after which the same batch is run again: lost races,
@@ -58,6 +59,10 @@ type Store interface {
 	// given line and up to last.
 	Lines(ctx context.Context, id book.AccountID, after Place, last int64, limit int) ([]book.Stored, error)
 
+	// Suspended lists a tenant's refunds that went to suspense, ordered by key, after
+	// the given one.
+	Suspended(ctx context.Context, tenant names.Tenant, after stepkey.StepKey, limit int) ([]Suspended, error)
+
 	// TrialBalance gives the balance of every account of a tenant, the
 	// participant's own included, in one snapshot, ordered by currency and
 	// account, with the snapshot's time.
@@ -79,6 +84,13 @@ type Store interface {
 type Listed struct {
 	book.Stored
 	Lines []book.Line
+}
+
+// Suspended is a refund in suspense.
+type Suspended struct {
+	book.Stored
+	// ReleasedTo is the account that it was moved to; empty while it is there.
+	ReleasedTo names.Account
 }
 
 // Span is a run of an account's lines.

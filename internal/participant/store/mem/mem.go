@@ -158,4 +158,4 @@ func (s *Store) Close() error { return nil }
 // clock is the instant as the databases keep it: UTC, whole microseconds.
 func (s *Store) clock() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-func appliedRefund(o book.Stored) bool { return o.Kind == book.Refund && o.Outcome == book.Applied }
+func appliedRefund(o book.Stored) bool { return o.Kind.Once() && o.Outcome == book.Applied }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/stepkey"
 )
 
 // Span implements store.Store.
@@ -43,6 +45,23 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 	}
 	lines := slices.DeleteFunc(s.linesOf(id), func(o book.Stored) bool { return o.Seq <= after.Seq || o.Seq > last })
 	return lines[:max(0, min(limit, len(lines)))], nil
+}
+
+// Suspended implements store.Store.
+func (s *Store) Suspended(ctx context.Context, tenant names.Tenant, after stepkey.StepKey, limit int) ([]store.Suspended, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var list []store.Suspended
+	for id, o := range s.operations {
+		if id.Tenant == tenant && slices.Compare(id.Key[:], after[:]) > 0 && o.Kind == book.Refund && o.Outcome == book.Applied && o.ToSuspense {
+			list = append(list, store.Suspended{Stored: o, ReleasedTo: s.refunds[id].Booked})
+		}
+	}
+	slices.SortFunc(list, func(a, b store.Suspended) int { return slices.Compare(a.Key[:], b.Key[:]) })
+	return list[:max(0, min(limit, len(list)))], nil
 }
 
 // linesOf gives the operations behind an account's lines, in order.

@@ -9,9 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"giro/internal/money"
+	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 	"giro/internal/pgpool"
+	"giro/internal/stepkey"
 )
 
 // never lies after every line.
@@ -82,3 +84,30 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 	}
 	return lines, nil
 }
+
+// Suspended implements store.Store.
+func (s *Store) Suspended(ctx context.Context, tenant names.Tenant, after stepkey.StepKey, limit int) ([]store.Suspended, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	list, err := query(ctx, s, scanSuspended, listSuspended, string(tenant), place(after), int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("suspended: %w", err)
+	}
+	return list, nil
+}
+
+func scanSuspended(row pgx.CollectableRow) (store.Suspended, error) {
+	var one store.Suspended
+	var err error
+	one.Stored, err = scanOperation(withMore{row, []any{&one.ReleasedTo}})
+	return one, err
+}
+
+// withMore scans columns after those that are asked for.
+type withMore struct {
+	pgx.CollectableRow
+	more []any
+}
+
+func (w withMore) Scan(into ...any) error { return w.CollectableRow.Scan(append(into, w.more...)...) }

@@ -15,7 +15,7 @@ const markSlots = 64
 
 // The hot statements. Each takes whole columns as arrays, so that a batch of any
 // size is one statement with one plan; the tests read the plans. Each number of
-// kind and outcome is the book's: 3 is Refund, 1 is Applied.
+// kind and outcome is the book's: 3 is Refund, 13 Release, 1 is Applied.
 const (
 	loadNow = `select clock_timestamp()`
 
@@ -29,7 +29,7 @@ const (
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
 			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
-		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind = 3 and o.outcome = 1`
+		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind in (3, 13) and o.outcome = 1`
 
 	// The rows are locked after they are sorted: in the one global order. NO KEY,
 	// since no key of an account ever changes.
@@ -103,6 +103,11 @@ const (
 		where tenant = $1::text and booked = $2::text and seq > 0 and (first_time, seq) > ($3::timestamptz, $4::bigint)
 		order by first_time, seq limit $5::bigint`
 
+	listSuspended = `select ` + detailedColumns + `, coalesce((select r.booked from operations r
+				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13) and r.outcome = 1), '')
+		from operations o where tenant = $1::text and key > $2::uuid and to_suspense and kind = 3 and outcome = 1
+		order by key limit $3::bigint`
+
 	identity = `select incarnation, (select sum(batches)::bigint from marks) from meta where id = 1`
 
 	// Of two at once, the second waits and is told the first.
@@ -112,7 +117,7 @@ const (
 // hotStatements run on the pool whose sessions keep to indexes.
 var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addDetailed,
 	addEvents, changeAccounts, amendAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts,
-	waitForLines, lastBefore, linesAfter, identity, claim}
+	waitForLines, lastBefore, linesAfter, listSuspended, identity, claim}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.

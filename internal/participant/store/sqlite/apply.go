@@ -32,7 +32,7 @@ func (w *writeStatements) texts() []prepared {
 	return []prepared{
 		{&w.operation, `select ` + operationColumns + ` from operations where tenant = ? and key = ?`},
 		{&w.refund, `select ` + operationColumns + ` from operations
-			where tenant = ? and debit_key = ? and kind = 3 and outcome = 1`},
+			where tenant = ? and debit_key = ? and kind in (3, 13) and outcome = 1`},
 		{&w.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&w.addOperation, `insert into operations (` + operationColumns + `)
 			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},

@@ -12,11 +12,11 @@ import (
 )
 
 type readStatements struct {
-	operation, operations, operationsOf *sql.Stmt
-	account, accounts                   *sql.Stmt
-	ownSums, accountSums, balances      *sql.Stmt
-	faults, count, identity             *sql.Stmt
-	lastBefore, lastLine, linesAfter    *sql.Stmt
+	operation, operations, operationsOf         *sql.Stmt
+	account, accounts                           *sql.Stmt
+	ownSums, accountSums, balances              *sql.Stmt
+	faults, count, identity                     *sql.Stmt
+	suspended, lastBefore, lastLine, linesAfter *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -34,6 +34,9 @@ func (r *readStatements) texts() []prepared {
 			where tenant = ? and booked = ? and seq > 0 order by first_time desc, seq desc limit 1`},
 		{&r.linesAfter, `select ` + operationColumns + ` from operations
 			where tenant = ? and booked = ? and seq > 0 and (first_time, seq) > (?, ?) order by first_time, seq limit ?`},
+		{&r.suspended, `select ` + operationColumns + `, coalesce((select r.booked from operations r
+				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13) and r.outcome = 1), '')
+			from operations o where tenant = ? and key > ? and to_suspense = 1 and kind = 3 and outcome = 1 order by key limit ?`},
 		{&r.ownSums, ownSums},
 		{&r.accountSums, accountSums},
 		{&r.balances, `select account, currency, cast(balance as text) from accounts where tenant = ?`},

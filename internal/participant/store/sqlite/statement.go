@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"giro/internal/money"
+	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/stepkey"
 )
 
 // Span implements store.Store.
@@ -86,3 +88,22 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 	rows, err := s.read.linesAfter.QueryContext(ctx, id.Tenant, id.Account, after.Time.UnixMicro(), after.Seq, limit)
 	return collect(rows, err, scanOperation)
 }
+
+// Suspended implements store.Store.
+func (s *Store) Suspended(ctx context.Context, tenant names.Tenant, after stepkey.StepKey, limit int) ([]store.Suspended, error) {
+	rows, err := s.read.suspended.QueryContext(ctx, tenant, after[:], max(0, limit))
+	return collect(rows, err, func(r row) (store.Suspended, error) {
+		var one store.Suspended
+		var err error
+		one.Stored, err = scanOperation(withMore{r, []any{&one.ReleasedTo}})
+		return one, err
+	})
+}
+
+// withMore scans columns after those that are asked for.
+type withMore struct {
+	row
+	more []any
+}
+
+func (w withMore) Scan(into ...any) error { return w.row.Scan(append(into, w.more...)...) }

@@ -12,6 +12,7 @@ import (
 	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/stepkey"
 )
 
 // accountTests are about what is agreed for an account, and its lines.
@@ -21,6 +22,7 @@ var accountTests = []test{
 	{"LimitsOfADayAtOnce", testLimitsAtOnce},
 	{"Statement", testStatement},
 	{"StatementWhileLinesAreAdded", testStatementStable},
+	{"Suspense", testSuspense},
 }
 
 func detailed(o book.Operation, d book.Details) book.Operation {
@@ -236,4 +238,70 @@ func testStatementStable(b *books) {
 	}
 	close(ended)
 	adding.Wait()
+}
+
+// testSuspense: what is in suspense is listed, and leaves it once, for an account of
+// the same tenant and currency.
+func testSuspense(b *books) {
+	ctx := context.Background()
+	var refunds []book.Operation
+	for i, account := range []names.Account{"a", "b", "c"} {
+		key := names.TransferKey(account)
+		b.fund(tenant, account, 10)
+		b.one(on(tenant, book.Debit, key, account, 10))
+		b.one(on(tenant, book.Close, "close-"+key, account, 0))
+		refund := on(tenant, book.Refund, key, account, 10)
+		if i == 2 {
+			refund = on(tenant, book.Refund, "none", account, 10) // of nothing: not in suspense
+		}
+		b.one(refund)
+		refunds = append(refunds, refund)
+	}
+	b.fund(tenant, "alice", 5)
+	b.fund(other, "alice", 5)
+	list := func() []store.Suspended {
+		b.t.Helper()
+		var all []store.Suspended
+		var after stepkey.StepKey
+		for {
+			page, err := b.store.Suspended(ctx, tenant, after, 1)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if len(page) == 0 {
+				return all
+			}
+			all = append(all, page...)
+			after = page[len(page)-1].Key
+		}
+	}
+	if got := list(); len(got) != 2 || got[0].ReleasedTo != "" || got[1].ReleasedTo != "" || got[0].AmountMoved != 10 {
+		b.t.Fatalf("%+v", got)
+	}
+	release := func(of names.Tenant, key names.TransferKey, account names.Account, refund book.Operation) book.Operation {
+		o := detailed(on(of, book.Release, key, account, 0), book.Details{Reason: "found her", Actor: "eve"})
+		o.DebitKey = refund.Key
+		return o
+	}
+	first := release(tenant, "r1", "alice", refunds[0])
+	b.expect(release(tenant, "r0", "b", refunds[0]), want{outcome: book.Refused, reason: book.AccountClosed})
+	b.expect(release(other, "r1", "alice", refunds[0]), want{outcome: book.Refused, reason: book.NotSuspended})
+	b.expect(release(tenant, "r2", "alice", refunds[2]), want{outcome: book.Refused, reason: book.NotSuspended})
+	b.expect(first, want{outcome: book.Applied, moved: 10, balance: 15})
+	again := first
+	again.Details = book.Details{Reason: "found her", Actor: "mallory"}.String()
+	b.expect(again, want{outcome: book.Applied, moved: 10, balance: 15, replayed: true})
+	second := b.expect(release(tenant, "r3", "alice", refunds[0]), want{outcome: book.Refused, reason: book.AlreadyReleased})
+	if second.FirstRefundKey != first.Key || second.FirstRefundMoved != 10 {
+		b.t.Fatalf("%+v", second)
+	}
+	answers := b.apply(release(tenant, "r4", "alice", refunds[1]), release(tenant, "r5", "alice", refunds[1]))
+	b.compare(answers[0], want{outcome: book.Applied, moved: 10, balance: 25})
+	b.compare(answers[1], want{outcome: book.Refused, reason: book.AlreadyReleased})
+	if got := list(); len(got) != 2 || got[0].ReleasedTo != "alice" || got[1].ReleasedTo != "alice" {
+		b.t.Fatalf("%+v", got)
+	}
+	if got, err := b.store.Suspended(ctx, other, stepkey.StepKey{}, 10); err != nil || len(got) != 0 {
+		b.t.Fatalf("another tenant's: %+v, %v", got, err)
+	}
 }

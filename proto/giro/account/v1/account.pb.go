@@ -89,10 +89,20 @@ type Account struct {
 	// Minor units.
 	Balance int64 `protobuf:"varint,3,opt,name=balance,proto3" json:"balance,omitempty"`
 	// The balance never falls below it, minor units.
-	Floor         int64                  `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
-	State         AccountState           `protobuf:"varint,5,opt,name=state,proto3,enum=giro.account.v1.AccountState" json:"state,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	Floor      int64                  `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
+	State      AccountState           `protobuf:"varint,5,opt,name=state,proto3,enum=giro.account.v1.AccountState" json:"state,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	Terms      *Terms                 `protobuf:"bytes,8,opt,name=terms,proto3" json:"terms,omitempty"`
+	// What is kept about its holder.
+	Holder map[string]string `protobuf:"bytes,9,rep,name=holder,proto3" json:"holder,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Why it was frozen or unfrozen last.
+	StateReason string `protobuf:"bytes,10,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// What debits and withdrawals have taken on the day spent_day, minor units; set
+	// where a limit for the day was agreed.
+	Spent int64 `protobuf:"varint,11,opt,name=spent,proto3" json:"spent,omitempty"`
+	// The day of spent in the terms' zone, as YYYY-MM-DD.
+	SpentDay      string `protobuf:"bytes,12,opt,name=spent_day,json=spentDay,proto3" json:"spent_day,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,19 +186,132 @@ func (x *Account) GetUpdateTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Account) GetTerms() *Terms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+func (x *Account) GetHolder() map[string]string {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *Account) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
+}
+
+func (x *Account) GetSpent() int64 {
+	if x != nil {
+		return x.Spent
+	}
+	return 0
+}
+
+func (x *Account) GetSpentDay() string {
+	if x != nil {
+		return x.SpentDay
+	}
+	return ""
+}
+
+// Terms are what was agreed for an account. Amounts are minor units.
+type Terms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How far below zero the balance may fall; 0: not at all.
+	Overdraft int64 `protobuf:"varint,1,opt,name=overdraft,proto3" json:"overdraft,omitempty"`
+	// The most that one debit or withdrawal may take; 0: no limit of its own.
+	DebitMax int64 `protobuf:"varint,2,opt,name=debit_max,json=debitMax,proto3" json:"debit_max,omitempty"`
+	// The most that debits and withdrawals may take on one day, by the database's
+	// clock; what is given back on the same day does not count. 0: no limit.
+	DayMax int64 `protobuf:"varint,3,opt,name=day_max,json=dayMax,proto3" json:"day_max,omitempty"`
+	// The time zone whose midnight ends the day, an IANA name such as
+	// Europe/Berlin; empty: UTC.
+	DayZone       string `protobuf:"bytes,4,opt,name=day_zone,json=dayZone,proto3" json:"day_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Terms) Reset() {
+	*x = Terms{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Terms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Terms) ProtoMessage() {}
+
+func (x *Terms) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Terms.ProtoReflect.Descriptor instead.
+func (*Terms) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Terms) GetOverdraft() int64 {
+	if x != nil {
+		return x.Overdraft
+	}
+	return 0
+}
+
+func (x *Terms) GetDebitMax() int64 {
+	if x != nil {
+		return x.DebitMax
+	}
+	return 0
+}
+
+func (x *Terms) GetDayMax() int64 {
+	if x != nil {
+		return x.DayMax
+	}
+	return 0
+}
+
+func (x *Terms) GetDayZone() string {
+	if x != nil {
+		return x.DayZone
+	}
+	return ""
+}
+
 type OpenAccountRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
 	// ISO 4217, upper case.
-	Currency      string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Unset: no overdraft and no limits.
+	Terms         *Terms            `protobuf:"bytes,4,opt,name=terms,proto3" json:"terms,omitempty"`
+	Holder        map[string]string `protobuf:"bytes,5,rep,name=holder,proto3" json:"holder,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenAccountRequest) Reset() {
 	*x = OpenAccountRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[1]
+	mi := &file_giro_account_v1_account_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +323,7 @@ func (x *OpenAccountRequest) String() string {
 func (*OpenAccountRequest) ProtoMessage() {}
 
 func (x *OpenAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[1]
+	mi := &file_giro_account_v1_account_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +336,7 @@ func (x *OpenAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAccountRequest.ProtoReflect.Descriptor instead.
 func (*OpenAccountRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{1}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OpenAccountRequest) GetKey() string {
@@ -237,6 +360,20 @@ func (x *OpenAccountRequest) GetCurrency() string {
 	return ""
 }
 
+func (x *OpenAccountRequest) GetTerms() *Terms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+func (x *OpenAccountRequest) GetHolder() map[string]string {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
 type OpenAccountResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -248,7 +385,7 @@ type OpenAccountResponse struct {
 
 func (x *OpenAccountResponse) Reset() {
 	*x = OpenAccountResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[2]
+	mi := &file_giro_account_v1_account_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +397,7 @@ func (x *OpenAccountResponse) String() string {
 func (*OpenAccountResponse) ProtoMessage() {}
 
 func (x *OpenAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[2]
+	mi := &file_giro_account_v1_account_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +410,7 @@ func (x *OpenAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAccountResponse.ProtoReflect.Descriptor instead.
 func (*OpenAccountResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{2}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *OpenAccountResponse) GetAccount() *Account {
@@ -306,7 +443,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[3]
+	mi := &file_giro_account_v1_account_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +455,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[3]
+	mi := &file_giro_account_v1_account_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +468,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{3}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -350,7 +487,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[4]
+	mi := &file_giro_account_v1_account_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +499,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[4]
+	mi := &file_giro_account_v1_account_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +512,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{4}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -396,7 +533,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[5]
+	mi := &file_giro_account_v1_account_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +545,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[5]
+	mi := &file_giro_account_v1_account_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +558,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{5}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListAccountsRequest) GetPageSize() int32 {
@@ -449,7 +586,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[6]
+	mi := &file_giro_account_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +598,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[6]
+	mi := &file_giro_account_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +611,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -507,7 +644,7 @@ type DepositRequest struct {
 
 func (x *DepositRequest) Reset() {
 	*x = DepositRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[7]
+	mi := &file_giro_account_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +656,7 @@ func (x *DepositRequest) String() string {
 func (*DepositRequest) ProtoMessage() {}
 
 func (x *DepositRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[7]
+	mi := &file_giro_account_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +669,7 @@ func (x *DepositRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DepositRequest.ProtoReflect.Descriptor instead.
 func (*DepositRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DepositRequest) GetKey() string {
@@ -582,7 +719,7 @@ type DepositResponse struct {
 
 func (x *DepositResponse) Reset() {
 	*x = DepositResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[8]
+	mi := &file_giro_account_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +731,7 @@ func (x *DepositResponse) String() string {
 func (*DepositResponse) ProtoMessage() {}
 
 func (x *DepositResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[8]
+	mi := &file_giro_account_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +744,7 @@ func (x *DepositResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DepositResponse.ProtoReflect.Descriptor instead.
 func (*DepositResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DepositResponse) GetBalanceAfter() int64 {
@@ -632,16 +769,18 @@ func (x *DepositResponse) GetFirstTime() *timestamppb.Timestamp {
 }
 
 type FreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[9]
+	mi := &file_giro_account_v1_account_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +792,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[9]
+	mi := &file_giro_account_v1_account_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +805,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{9}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FreezeRequest) GetKey() string {
@@ -683,6 +822,13 @@ func (x *FreezeRequest) GetAccount() string {
 	return ""
 }
 
+func (x *FreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type FreezeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -694,7 +840,7 @@ type FreezeResponse struct {
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[10]
+	mi := &file_giro_account_v1_account_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +852,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[10]
+	mi := &file_giro_account_v1_account_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +865,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{10}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FreezeResponse) GetAccount() *Account {
@@ -744,16 +890,18 @@ func (x *FreezeResponse) GetFirstTime() *timestamppb.Timestamp {
 }
 
 type UnfreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UnfreezeRequest) Reset() {
 	*x = UnfreezeRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	mi := &file_giro_account_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +913,7 @@ func (x *UnfreezeRequest) String() string {
 func (*UnfreezeRequest) ProtoMessage() {}
 
 func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[11]
+	mi := &file_giro_account_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +926,7 @@ func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
 func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnfreezeRequest) GetKey() string {
@@ -795,6 +943,13 @@ func (x *UnfreezeRequest) GetAccount() string {
 	return ""
 }
 
+func (x *UnfreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type UnfreezeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -806,7 +961,7 @@ type UnfreezeResponse struct {
 
 func (x *UnfreezeResponse) Reset() {
 	*x = UnfreezeResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	mi := &file_giro_account_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +973,7 @@ func (x *UnfreezeResponse) String() string {
 func (*UnfreezeResponse) ProtoMessage() {}
 
 func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[12]
+	mi := &file_giro_account_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +986,7 @@ func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
 func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UnfreezeResponse) GetAccount() *Account {
@@ -865,7 +1020,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[13]
+	mi := &file_giro_account_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1032,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[13]
+	mi := &file_giro_account_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1045,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CloseRequest) GetKey() string {
@@ -918,7 +1073,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_giro_account_v1_account_proto_msgTypes[14]
+	mi := &file_giro_account_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1085,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_account_v1_account_proto_msgTypes[14]
+	mi := &file_giro_account_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1098,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseResponse) GetAccount() *Account {
@@ -967,11 +1122,1002 @@ func (x *CloseResponse) GetFirstTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type WithdrawRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Minor units, 1 to 2^62.
+	Amount int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	// ISO 4217, upper case.
+	Currency string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Where the money goes: the external account's name.
+	External      string `protobuf:"bytes,5,opt,name=external,proto3" json:"external,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawRequest) Reset() {
+	*x = WithdrawRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawRequest) ProtoMessage() {}
+
+func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawRequest.ProtoReflect.Descriptor instead.
+func (*WithdrawRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WithdrawRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *WithdrawRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *WithdrawRequest) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *WithdrawRequest) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *WithdrawRequest) GetExternal() string {
+	if x != nil {
+		return x.External
+	}
+	return ""
+}
+
+type WithdrawResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minor units right after this withdrawal.
+	BalanceAfter  int64                  `protobuf:"varint,1,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawResponse) Reset() {
+	*x = WithdrawResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawResponse) ProtoMessage() {}
+
+func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawResponse.ProtoReflect.Descriptor instead.
+func (*WithdrawResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *WithdrawResponse) GetBalanceAfter() int64 {
+	if x != nil {
+		return x.BalanceAfter
+	}
+	return 0
+}
+
+func (x *WithdrawResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *WithdrawResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+type SetTermsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	Terms         *Terms                 `protobuf:"bytes,3,opt,name=terms,proto3" json:"terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTermsRequest) Reset() {
+	*x = SetTermsRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTermsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTermsRequest) ProtoMessage() {}
+
+func (x *SetTermsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTermsRequest.ProtoReflect.Descriptor instead.
+func (*SetTermsRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SetTermsRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetTermsRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *SetTermsRequest) GetTerms() *Terms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+type SetTermsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTermsResponse) Reset() {
+	*x = SetTermsResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTermsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTermsResponse) ProtoMessage() {}
+
+func (x *SetTermsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTermsResponse.ProtoReflect.Descriptor instead.
+func (*SetTermsResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SetTermsResponse) GetAccount() *Account {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *SetTermsResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *SetTermsResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+type SetHolderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	Holder        map[string]string      `protobuf:"bytes,3,rep,name=holder,proto3" json:"holder,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHolderRequest) Reset() {
+	*x = SetHolderRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHolderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHolderRequest) ProtoMessage() {}
+
+func (x *SetHolderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHolderRequest.ProtoReflect.Descriptor instead.
+func (*SetHolderRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SetHolderRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetHolderRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *SetHolderRequest) GetHolder() map[string]string {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+type SetHolderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       *Account               `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetHolderResponse) Reset() {
+	*x = SetHolderResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetHolderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetHolderResponse) ProtoMessage() {}
+
+func (x *SetHolderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetHolderResponse.ProtoReflect.Descriptor instead.
+func (*SetHolderResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SetHolderResponse) GetAccount() *Account {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *SetHolderResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *SetHolderResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+type GetStatementRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Account string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The first instant; unset: from the account's start.
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// The first instant that is no longer in it; unset: up to now.
+	ToTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
+	// At most 1,000; 0 means 100. A larger one is clamped, a negative refused.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The other fields must be as for the first page.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatementRequest) Reset() {
+	*x = GetStatementRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatementRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatementRequest) ProtoMessage() {}
+
+func (x *GetStatementRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatementRequest.ProtoReflect.Descriptor instead.
+func (*GetStatementRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetStatementRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GetStatementRequest) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *GetStatementRequest) GetToTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ToTime
+	}
+	return nil
+}
+
+func (x *GetStatementRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetStatementRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type GetStatementResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Account  string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Currency string                 `protobuf:"bytes,2,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Minor units before the first line and after the last one of the statement, the
+	// same on every page.
+	OpeningBalance int64 `protobuf:"varint,3,opt,name=opening_balance,json=openingBalance,proto3" json:"opening_balance,omitempty"`
+	ClosingBalance int64 `protobuf:"varint,4,opt,name=closing_balance,json=closingBalance,proto3" json:"closing_balance,omitempty"`
+	// In the order in which the balance was changed.
+	Lines []*StatementLine `protobuf:"bytes,5,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,6,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatementResponse) Reset() {
+	*x = GetStatementResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatementResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatementResponse) ProtoMessage() {}
+
+func (x *GetStatementResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatementResponse.ProtoReflect.Descriptor instead.
+func (*GetStatementResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GetStatementResponse) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *GetStatementResponse) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *GetStatementResponse) GetOpeningBalance() int64 {
+	if x != nil {
+		return x.OpeningBalance
+	}
+	return 0
+}
+
+func (x *GetStatementResponse) GetClosingBalance() int64 {
+	if x != nil {
+		return x.ClosingBalance
+	}
+	return 0
+}
+
+func (x *GetStatementResponse) GetLines() []*StatementLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *GetStatementResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// StatementLine is one change of an account's balance.
+type StatementLine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Numbers the account's lines from 1, without gaps.
+	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Time   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	// debit, credit, refund, deposit, withdraw, ...
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Signed minor units: positive raises the account.
+	Amount int64 `protobuf:"varint,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Minor units right after it.
+	BalanceAfter int64 `protobuf:"varint,5,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
+	// The transfer's key, or that of the account's own call.
+	Key string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	// The other side's account, or the external account's name.
+	Counterparty  string `protobuf:"bytes,7,opt,name=counterparty,proto3" json:"counterparty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatementLine) Reset() {
+	*x = StatementLine{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatementLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatementLine) ProtoMessage() {}
+
+func (x *StatementLine) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatementLine.ProtoReflect.Descriptor instead.
+func (*StatementLine) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *StatementLine) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StatementLine) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *StatementLine) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *StatementLine) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *StatementLine) GetBalanceAfter() int64 {
+	if x != nil {
+		return x.BalanceAfter
+	}
+	return 0
+}
+
+func (x *StatementLine) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *StatementLine) GetCounterparty() string {
+	if x != nil {
+		return x.Counterparty
+	}
+	return ""
+}
+
+type ListSuspenseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000; 0 means 100. A larger one is clamped, a negative refused.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSuspenseRequest) Reset() {
+	*x = ListSuspenseRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSuspenseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSuspenseRequest) ProtoMessage() {}
+
+func (x *ListSuspenseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSuspenseRequest.ProtoReflect.Descriptor instead.
+func (*ListSuspenseRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListSuspenseRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSuspenseRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSuspenseResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Refunds []*SuspendedRefund     `protobuf:"bytes,1,rep,name=refunds,proto3" json:"refunds,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSuspenseResponse) Reset() {
+	*x = ListSuspenseResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSuspenseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSuspenseResponse) ProtoMessage() {}
+
+func (x *ListSuspenseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSuspenseResponse.ProtoReflect.Descriptor instead.
+func (*ListSuspenseResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListSuspenseResponse) GetRefunds() []*SuspendedRefund {
+	if x != nil {
+		return x.Refunds
+	}
+	return nil
+}
+
+func (x *ListSuspenseResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// SuspendedRefund is a refund whose account could not take it.
+type SuspendedRefund struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The transfer that it belongs to.
+	TransferKey string `protobuf:"bytes,1,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	// The account that could not take it.
+	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Minor units.
+	Amount   int64                  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	Currency string                 `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	Time     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// It was released to an account.
+	Released      bool   `protobuf:"varint,6,opt,name=released,proto3" json:"released,omitempty"`
+	ReleasedTo    string `protobuf:"bytes,7,opt,name=released_to,json=releasedTo,proto3" json:"released_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuspendedRefund) Reset() {
+	*x = SuspendedRefund{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendedRefund) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendedRefund) ProtoMessage() {}
+
+func (x *SuspendedRefund) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendedRefund.ProtoReflect.Descriptor instead.
+func (*SuspendedRefund) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SuspendedRefund) GetTransferKey() string {
+	if x != nil {
+		return x.TransferKey
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *SuspendedRefund) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *SuspendedRefund) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
+func (x *SuspendedRefund) GetReleasedTo() string {
+	if x != nil {
+		return x.ReleasedTo
+	}
+	return ""
+}
+
+type ReleaseSuspenseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The transfer whose refund was suspended.
+	TransferKey string `protobuf:"bytes,2,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	// The account that gets it, open and of the same currency.
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people. The caller's name is kept with it.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSuspenseRequest) Reset() {
+	*x = ReleaseSuspenseRequest{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSuspenseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSuspenseRequest) ProtoMessage() {}
+
+func (x *ReleaseSuspenseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSuspenseRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseSuspenseRequest) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReleaseSuspenseRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetTransferKey() string {
+	if x != nil {
+		return x.TransferKey
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReleaseSuspenseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minor units that moved.
+	Amount int64 `protobuf:"varint,1,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Minor units of the account right after.
+	BalanceAfter  int64                  `protobuf:"varint,2,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
+	Replayed      bool                   `protobuf:"varint,3,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSuspenseResponse) Reset() {
+	*x = ReleaseSuspenseResponse{}
+	mi := &file_giro_account_v1_account_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSuspenseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSuspenseResponse) ProtoMessage() {}
+
+func (x *ReleaseSuspenseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_account_v1_account_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSuspenseResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseSuspenseResponse) Descriptor() ([]byte, []int) {
+	return file_giro_account_v1_account_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ReleaseSuspenseResponse) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *ReleaseSuspenseResponse) GetBalanceAfter() int64 {
+	if x != nil {
+		return x.BalanceAfter
+	}
+	return 0
+}
+
+func (x *ReleaseSuspenseResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ReleaseSuspenseResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
 var File_giro_account_v1_account_proto protoreflect.FileDescriptor
 
 const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1dgiro/account/v1/account.proto\x12\x0fgiro.account.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\x02\n" +
+	"\x1dgiro/account/v1/account.proto\x12\x0fgiro.account.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x04\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1a\n" +
 	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x18\n" +
@@ -981,12 +2127,31 @@ const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\xb5\x01\n" +
+	"updateTime\x12,\n" +
+	"\x05terms\x18\b \x01(\v2\x16.giro.account.v1.TermsR\x05terms\x12<\n" +
+	"\x06holder\x18\t \x03(\v2$.giro.account.v1.Account.HolderEntryR\x06holder\x12!\n" +
+	"\fstate_reason\x18\n" +
+	" \x01(\tR\vstateReason\x12\x14\n" +
+	"\x05spent\x18\v \x01(\x03R\x05spent\x12\x1b\n" +
+	"\tspent_day\x18\f \x01(\tR\bspentDay\x1a9\n" +
+	"\vHolderEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05Terms\x12/\n" +
+	"\toverdraft\x18\x01 \x01(\x03B\x11\xbaH\x0e\"\f\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x00R\toverdraft\x12.\n" +
+	"\tdebit_max\x18\x02 \x01(\x03B\x11\xbaH\x0e\"\f\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x00R\bdebitMax\x12*\n" +
+	"\aday_max\x18\x03 \x01(\x03B\x11\xbaH\x0e\"\f\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x00R\x06dayMax\x12\"\n" +
+	"\bday_zone\x18\x04 \x01(\tB\a\xbaH\x04r\x02(@R\adayZone\"\x80\x03\n" +
 	"\x12OpenAccountRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
 	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12-\n" +
 	"\bcurrency\x18\x03 \x01(\tB\x11\xbaH\x0er\f2\n" +
-	"^[A-Z]{3}$R\bcurrency\"\xa0\x01\n" +
+	"^[A-Z]{3}$R\bcurrency\x12,\n" +
+	"\x05terms\x18\x04 \x01(\v2\x16.giro.account.v1.TermsR\x05terms\x12`\n" +
+	"\x06holder\x18\x05 \x03(\v2/.giro.account.v1.OpenAccountRequest.HolderEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04 \x01(@*\x05r\x03(\x80\x02R\x06holder\x1a9\n" +
+	"\vHolderEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x01\n" +
 	"\x13OpenAccountResponse\x122\n" +
 	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
@@ -1014,18 +2179,20 @@ const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\rbalance_after\x18\x01 \x01(\x03R\fbalanceAfter\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x81\x01\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xa3\x01\n" +
 	"\rFreezeRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
-	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9b\x01\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\x9b\x01\n" +
 	"\x0eFreezeResponse\x122\n" +
 	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x83\x01\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xa5\x01\n" +
 	"\x0fUnfreezeRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
-	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9d\x01\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\x9d\x01\n" +
 	"\x10UnfreezeResponse\x122\n" +
 	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
@@ -1038,21 +2205,110 @@ const file_giro_account_v1_account_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime*y\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x9d\x02\n" +
+	"\x0fWithdrawRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12)\n" +
+	"\x06amount\x18\x03 \x01(\x03B\x11\xbaH\x0e\"\f\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x01R\x06amount\x12-\n" +
+	"\bcurrency\x18\x04 \x01(\tB\x11\xbaH\x0er\f2\n" +
+	"^[A-Z]{3}$R\bcurrency\x12>\n" +
+	"\bexternal\x18\x05 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\bexternal\"\x8e\x01\n" +
+	"\x10WithdrawResponse\x12#\n" +
+	"\rbalance_after\x18\x01 \x01(\x03R\fbalanceAfter\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xb9\x01\n" +
+	"\x0fSetTermsRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x124\n" +
+	"\x05terms\x18\x03 \x01(\v2\x16.giro.account.v1.TermsB\x06\xbaH\x03\xc8\x01\x01R\x05terms\"\x9d\x01\n" +
+	"\x10SetTermsResponse\x122\n" +
+	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x9f\x02\n" +
+	"\x10SetHolderRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12^\n" +
+	"\x06holder\x18\x03 \x03(\v2-.giro.account.v1.SetHolderRequest.HolderEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x10\"\x06r\x04 \x01(@*\x05r\x03(\x80\x02R\x06holder\x1a9\n" +
+	"\vHolderEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x01\n" +
+	"\x11SetHolderResponse\x122\n" +
+	"\aaccount\x18\x01 \x01(\v2\x18.giro.account.v1.AccountR\aaccount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x90\x02\n" +
+	"\x13GetStatementRequest\x12<\n" +
+	"\aaccount\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x127\n" +
+	"\tfrom_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
+	"\ato_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12$\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"\xfc\x01\n" +
+	"\x14GetStatementResponse\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1a\n" +
+	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12'\n" +
+	"\x0fopening_balance\x18\x03 \x01(\x03R\x0eopeningBalance\x12'\n" +
+	"\x0fclosing_balance\x18\x04 \x01(\x03R\x0eclosingBalance\x124\n" +
+	"\x05lines\x18\x05 \x03(\v2\x1e.giro.account.v1.StatementLineR\x05lines\x12&\n" +
+	"\x0fnext_page_token\x18\x06 \x01(\tR\rnextPageToken\"\xde\x01\n" +
+	"\rStatementLine\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06amount\x18\x04 \x01(\x03R\x06amount\x12#\n" +
+	"\rbalance_after\x18\x05 \x01(\x03R\fbalanceAfter\x12\x10\n" +
+	"\x03key\x18\x06 \x01(\tR\x03key\x12\"\n" +
+	"\fcounterparty\x18\a \x01(\tR\fcounterparty\"d\n" +
+	"\x13ListSuspenseRequest\x12$\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"z\n" +
+	"\x14ListSuspenseResponse\x12:\n" +
+	"\arefunds\x18\x01 \x03(\v2 .giro.account.v1.SuspendedRefundR\arefunds\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xef\x01\n" +
+	"\x0fSuspendedRefund\x12!\n" +
+	"\ftransfer_key\x18\x01 \x01(\tR\vtransferKey\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\bcurrency\x18\x04 \x01(\tR\bcurrency\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\breleased\x18\x06 \x01(\bR\breleased\x12\x1f\n" +
+	"\vreleased_to\x18\a \x01(\tR\n" +
+	"releasedTo\"\xf3\x01\n" +
+	"\x16ReleaseSuspenseRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12C\n" +
+	"\ftransfer_key\x18\x02 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\vtransferKey\x12<\n" +
+	"\aaccount\x18\x03 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12\"\n" +
+	"\x06reason\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x06reason\"\xad\x01\n" +
+	"\x17ReleaseSuspenseResponse\x12\x16\n" +
+	"\x06amount\x18\x01 \x01(\x03R\x06amount\x12#\n" +
+	"\rbalance_after\x18\x02 \x01(\x03R\fbalanceAfter\x12\x1a\n" +
+	"\breplayed\x18\x03 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime*y\n" +
 	"\fAccountState\x12\x1d\n" +
 	"\x19ACCOUNT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ACCOUNT_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14ACCOUNT_STATE_FROZEN\x10\x02\x12\x18\n" +
-	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xd0\x04\n" +
+	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xe6\b\n" +
 	"\x0eAccountService\x12X\n" +
 	"\vOpenAccount\x12#.giro.account.v1.OpenAccountRequest\x1a$.giro.account.v1.OpenAccountResponse\x12U\n" +
 	"\n" +
 	"GetAccount\x12\".giro.account.v1.GetAccountRequest\x1a#.giro.account.v1.GetAccountResponse\x12[\n" +
 	"\fListAccounts\x12$.giro.account.v1.ListAccountsRequest\x1a%.giro.account.v1.ListAccountsResponse\x12L\n" +
-	"\aDeposit\x12\x1f.giro.account.v1.DepositRequest\x1a .giro.account.v1.DepositResponse\x12I\n" +
+	"\aDeposit\x12\x1f.giro.account.v1.DepositRequest\x1a .giro.account.v1.DepositResponse\x12O\n" +
+	"\bWithdraw\x12 .giro.account.v1.WithdrawRequest\x1a!.giro.account.v1.WithdrawResponse\x12O\n" +
+	"\bSetTerms\x12 .giro.account.v1.SetTermsRequest\x1a!.giro.account.v1.SetTermsResponse\x12R\n" +
+	"\tSetHolder\x12!.giro.account.v1.SetHolderRequest\x1a\".giro.account.v1.SetHolderResponse\x12I\n" +
 	"\x06Freeze\x12\x1e.giro.account.v1.FreezeRequest\x1a\x1f.giro.account.v1.FreezeResponse\x12O\n" +
 	"\bUnfreeze\x12 .giro.account.v1.UnfreezeRequest\x1a!.giro.account.v1.UnfreezeResponse\x12F\n" +
-	"\x05Close\x12\x1d.giro.account.v1.CloseRequest\x1a\x1e.giro.account.v1.CloseResponseB&Z$giro/proto/giro/account/v1;accountv1b\x06proto3"
+	"\x05Close\x12\x1d.giro.account.v1.CloseRequest\x1a\x1e.giro.account.v1.CloseResponse\x12[\n" +
+	"\fGetStatement\x12$.giro.account.v1.GetStatementRequest\x1a%.giro.account.v1.GetStatementResponse\x12[\n" +
+	"\fListSuspense\x12$.giro.account.v1.ListSuspenseRequest\x1a%.giro.account.v1.ListSuspenseResponse\x12d\n" +
+	"\x0fReleaseSuspense\x12'.giro.account.v1.ReleaseSuspenseRequest\x1a(.giro.account.v1.ReleaseSuspenseResponseB&Z$giro/proto/giro/account/v1;accountv1b\x06proto3"
 
 var (
 	file_giro_account_v1_account_proto_rawDescOnce sync.Once
@@ -1067,60 +2323,108 @@ func file_giro_account_v1_account_proto_rawDescGZIP() []byte {
 }
 
 var file_giro_account_v1_account_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_account_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_giro_account_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_giro_account_v1_account_proto_goTypes = []any{
-	(AccountState)(0),             // 0: giro.account.v1.AccountState
-	(*Account)(nil),               // 1: giro.account.v1.Account
-	(*OpenAccountRequest)(nil),    // 2: giro.account.v1.OpenAccountRequest
-	(*OpenAccountResponse)(nil),   // 3: giro.account.v1.OpenAccountResponse
-	(*GetAccountRequest)(nil),     // 4: giro.account.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),    // 5: giro.account.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),   // 6: giro.account.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),  // 7: giro.account.v1.ListAccountsResponse
-	(*DepositRequest)(nil),        // 8: giro.account.v1.DepositRequest
-	(*DepositResponse)(nil),       // 9: giro.account.v1.DepositResponse
-	(*FreezeRequest)(nil),         // 10: giro.account.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 11: giro.account.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),       // 12: giro.account.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),      // 13: giro.account.v1.UnfreezeResponse
-	(*CloseRequest)(nil),          // 14: giro.account.v1.CloseRequest
-	(*CloseResponse)(nil),         // 15: giro.account.v1.CloseResponse
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(AccountState)(0),               // 0: giro.account.v1.AccountState
+	(*Account)(nil),                 // 1: giro.account.v1.Account
+	(*Terms)(nil),                   // 2: giro.account.v1.Terms
+	(*OpenAccountRequest)(nil),      // 3: giro.account.v1.OpenAccountRequest
+	(*OpenAccountResponse)(nil),     // 4: giro.account.v1.OpenAccountResponse
+	(*GetAccountRequest)(nil),       // 5: giro.account.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),      // 6: giro.account.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),     // 7: giro.account.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),    // 8: giro.account.v1.ListAccountsResponse
+	(*DepositRequest)(nil),          // 9: giro.account.v1.DepositRequest
+	(*DepositResponse)(nil),         // 10: giro.account.v1.DepositResponse
+	(*FreezeRequest)(nil),           // 11: giro.account.v1.FreezeRequest
+	(*FreezeResponse)(nil),          // 12: giro.account.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),         // 13: giro.account.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),        // 14: giro.account.v1.UnfreezeResponse
+	(*CloseRequest)(nil),            // 15: giro.account.v1.CloseRequest
+	(*CloseResponse)(nil),           // 16: giro.account.v1.CloseResponse
+	(*WithdrawRequest)(nil),         // 17: giro.account.v1.WithdrawRequest
+	(*WithdrawResponse)(nil),        // 18: giro.account.v1.WithdrawResponse
+	(*SetTermsRequest)(nil),         // 19: giro.account.v1.SetTermsRequest
+	(*SetTermsResponse)(nil),        // 20: giro.account.v1.SetTermsResponse
+	(*SetHolderRequest)(nil),        // 21: giro.account.v1.SetHolderRequest
+	(*SetHolderResponse)(nil),       // 22: giro.account.v1.SetHolderResponse
+	(*GetStatementRequest)(nil),     // 23: giro.account.v1.GetStatementRequest
+	(*GetStatementResponse)(nil),    // 24: giro.account.v1.GetStatementResponse
+	(*StatementLine)(nil),           // 25: giro.account.v1.StatementLine
+	(*ListSuspenseRequest)(nil),     // 26: giro.account.v1.ListSuspenseRequest
+	(*ListSuspenseResponse)(nil),    // 27: giro.account.v1.ListSuspenseResponse
+	(*SuspendedRefund)(nil),         // 28: giro.account.v1.SuspendedRefund
+	(*ReleaseSuspenseRequest)(nil),  // 29: giro.account.v1.ReleaseSuspenseRequest
+	(*ReleaseSuspenseResponse)(nil), // 30: giro.account.v1.ReleaseSuspenseResponse
+	nil,                             // 31: giro.account.v1.Account.HolderEntry
+	nil,                             // 32: giro.account.v1.OpenAccountRequest.HolderEntry
+	nil,                             // 33: giro.account.v1.SetHolderRequest.HolderEntry
+	(*timestamppb.Timestamp)(nil),   // 34: google.protobuf.Timestamp
 }
 var file_giro_account_v1_account_proto_depIdxs = []int32{
 	0,  // 0: giro.account.v1.Account.state:type_name -> giro.account.v1.AccountState
-	16, // 1: giro.account.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	16, // 2: giro.account.v1.Account.update_time:type_name -> google.protobuf.Timestamp
-	1,  // 3: giro.account.v1.OpenAccountResponse.account:type_name -> giro.account.v1.Account
-	16, // 4: giro.account.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 5: giro.account.v1.GetAccountResponse.account:type_name -> giro.account.v1.Account
-	1,  // 6: giro.account.v1.ListAccountsResponse.accounts:type_name -> giro.account.v1.Account
-	16, // 7: giro.account.v1.DepositResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 8: giro.account.v1.FreezeResponse.account:type_name -> giro.account.v1.Account
-	16, // 9: giro.account.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 10: giro.account.v1.UnfreezeResponse.account:type_name -> giro.account.v1.Account
-	16, // 11: giro.account.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 12: giro.account.v1.CloseResponse.account:type_name -> giro.account.v1.Account
-	16, // 13: giro.account.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
-	2,  // 14: giro.account.v1.AccountService.OpenAccount:input_type -> giro.account.v1.OpenAccountRequest
-	4,  // 15: giro.account.v1.AccountService.GetAccount:input_type -> giro.account.v1.GetAccountRequest
-	6,  // 16: giro.account.v1.AccountService.ListAccounts:input_type -> giro.account.v1.ListAccountsRequest
-	8,  // 17: giro.account.v1.AccountService.Deposit:input_type -> giro.account.v1.DepositRequest
-	10, // 18: giro.account.v1.AccountService.Freeze:input_type -> giro.account.v1.FreezeRequest
-	12, // 19: giro.account.v1.AccountService.Unfreeze:input_type -> giro.account.v1.UnfreezeRequest
-	14, // 20: giro.account.v1.AccountService.Close:input_type -> giro.account.v1.CloseRequest
-	3,  // 21: giro.account.v1.AccountService.OpenAccount:output_type -> giro.account.v1.OpenAccountResponse
-	5,  // 22: giro.account.v1.AccountService.GetAccount:output_type -> giro.account.v1.GetAccountResponse
-	7,  // 23: giro.account.v1.AccountService.ListAccounts:output_type -> giro.account.v1.ListAccountsResponse
-	9,  // 24: giro.account.v1.AccountService.Deposit:output_type -> giro.account.v1.DepositResponse
-	11, // 25: giro.account.v1.AccountService.Freeze:output_type -> giro.account.v1.FreezeResponse
-	13, // 26: giro.account.v1.AccountService.Unfreeze:output_type -> giro.account.v1.UnfreezeResponse
-	15, // 27: giro.account.v1.AccountService.Close:output_type -> giro.account.v1.CloseResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	34, // 1: giro.account.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	34, // 2: giro.account.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	2,  // 3: giro.account.v1.Account.terms:type_name -> giro.account.v1.Terms
+	31, // 4: giro.account.v1.Account.holder:type_name -> giro.account.v1.Account.HolderEntry
+	2,  // 5: giro.account.v1.OpenAccountRequest.terms:type_name -> giro.account.v1.Terms
+	32, // 6: giro.account.v1.OpenAccountRequest.holder:type_name -> giro.account.v1.OpenAccountRequest.HolderEntry
+	1,  // 7: giro.account.v1.OpenAccountResponse.account:type_name -> giro.account.v1.Account
+	34, // 8: giro.account.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 9: giro.account.v1.GetAccountResponse.account:type_name -> giro.account.v1.Account
+	1,  // 10: giro.account.v1.ListAccountsResponse.accounts:type_name -> giro.account.v1.Account
+	34, // 11: giro.account.v1.DepositResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 12: giro.account.v1.FreezeResponse.account:type_name -> giro.account.v1.Account
+	34, // 13: giro.account.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 14: giro.account.v1.UnfreezeResponse.account:type_name -> giro.account.v1.Account
+	34, // 15: giro.account.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	1,  // 16: giro.account.v1.CloseResponse.account:type_name -> giro.account.v1.Account
+	34, // 17: giro.account.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
+	34, // 18: giro.account.v1.WithdrawResponse.first_time:type_name -> google.protobuf.Timestamp
+	2,  // 19: giro.account.v1.SetTermsRequest.terms:type_name -> giro.account.v1.Terms
+	1,  // 20: giro.account.v1.SetTermsResponse.account:type_name -> giro.account.v1.Account
+	34, // 21: giro.account.v1.SetTermsResponse.first_time:type_name -> google.protobuf.Timestamp
+	33, // 22: giro.account.v1.SetHolderRequest.holder:type_name -> giro.account.v1.SetHolderRequest.HolderEntry
+	1,  // 23: giro.account.v1.SetHolderResponse.account:type_name -> giro.account.v1.Account
+	34, // 24: giro.account.v1.SetHolderResponse.first_time:type_name -> google.protobuf.Timestamp
+	34, // 25: giro.account.v1.GetStatementRequest.from_time:type_name -> google.protobuf.Timestamp
+	34, // 26: giro.account.v1.GetStatementRequest.to_time:type_name -> google.protobuf.Timestamp
+	25, // 27: giro.account.v1.GetStatementResponse.lines:type_name -> giro.account.v1.StatementLine
+	34, // 28: giro.account.v1.StatementLine.time:type_name -> google.protobuf.Timestamp
+	28, // 29: giro.account.v1.ListSuspenseResponse.refunds:type_name -> giro.account.v1.SuspendedRefund
+	34, // 30: giro.account.v1.SuspendedRefund.time:type_name -> google.protobuf.Timestamp
+	34, // 31: giro.account.v1.ReleaseSuspenseResponse.first_time:type_name -> google.protobuf.Timestamp
+	3,  // 32: giro.account.v1.AccountService.OpenAccount:input_type -> giro.account.v1.OpenAccountRequest
+	5,  // 33: giro.account.v1.AccountService.GetAccount:input_type -> giro.account.v1.GetAccountRequest
+	7,  // 34: giro.account.v1.AccountService.ListAccounts:input_type -> giro.account.v1.ListAccountsRequest
+	9,  // 35: giro.account.v1.AccountService.Deposit:input_type -> giro.account.v1.DepositRequest
+	17, // 36: giro.account.v1.AccountService.Withdraw:input_type -> giro.account.v1.WithdrawRequest
+	19, // 37: giro.account.v1.AccountService.SetTerms:input_type -> giro.account.v1.SetTermsRequest
+	21, // 38: giro.account.v1.AccountService.SetHolder:input_type -> giro.account.v1.SetHolderRequest
+	11, // 39: giro.account.v1.AccountService.Freeze:input_type -> giro.account.v1.FreezeRequest
+	13, // 40: giro.account.v1.AccountService.Unfreeze:input_type -> giro.account.v1.UnfreezeRequest
+	15, // 41: giro.account.v1.AccountService.Close:input_type -> giro.account.v1.CloseRequest
+	23, // 42: giro.account.v1.AccountService.GetStatement:input_type -> giro.account.v1.GetStatementRequest
+	26, // 43: giro.account.v1.AccountService.ListSuspense:input_type -> giro.account.v1.ListSuspenseRequest
+	29, // 44: giro.account.v1.AccountService.ReleaseSuspense:input_type -> giro.account.v1.ReleaseSuspenseRequest
+	4,  // 45: giro.account.v1.AccountService.OpenAccount:output_type -> giro.account.v1.OpenAccountResponse
+	6,  // 46: giro.account.v1.AccountService.GetAccount:output_type -> giro.account.v1.GetAccountResponse
+	8,  // 47: giro.account.v1.AccountService.ListAccounts:output_type -> giro.account.v1.ListAccountsResponse
+	10, // 48: giro.account.v1.AccountService.Deposit:output_type -> giro.account.v1.DepositResponse
+	18, // 49: giro.account.v1.AccountService.Withdraw:output_type -> giro.account.v1.WithdrawResponse
+	20, // 50: giro.account.v1.AccountService.SetTerms:output_type -> giro.account.v1.SetTermsResponse
+	22, // 51: giro.account.v1.AccountService.SetHolder:output_type -> giro.account.v1.SetHolderResponse
+	12, // 52: giro.account.v1.AccountService.Freeze:output_type -> giro.account.v1.FreezeResponse
+	14, // 53: giro.account.v1.AccountService.Unfreeze:output_type -> giro.account.v1.UnfreezeResponse
+	16, // 54: giro.account.v1.AccountService.Close:output_type -> giro.account.v1.CloseResponse
+	24, // 55: giro.account.v1.AccountService.GetStatement:output_type -> giro.account.v1.GetStatementResponse
+	27, // 56: giro.account.v1.AccountService.ListSuspense:output_type -> giro.account.v1.ListSuspenseResponse
+	30, // 57: giro.account.v1.AccountService.ReleaseSuspense:output_type -> giro.account.v1.ReleaseSuspenseResponse
+	45, // [45:58] is the sub-list for method output_type
+	32, // [32:45] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_giro_account_v1_account_proto_init() }
@@ -1134,7 +2438,7 @@ func file_giro_account_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_account_v1_account_proto_rawDesc), len(file_giro_account_v1_account_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

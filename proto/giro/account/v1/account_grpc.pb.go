@@ -23,32 +23,54 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AccountService_OpenAccount_FullMethodName  = "/giro.account.v1.AccountService/OpenAccount"
-	AccountService_GetAccount_FullMethodName   = "/giro.account.v1.AccountService/GetAccount"
-	AccountService_ListAccounts_FullMethodName = "/giro.account.v1.AccountService/ListAccounts"
-	AccountService_Deposit_FullMethodName      = "/giro.account.v1.AccountService/Deposit"
-	AccountService_Freeze_FullMethodName       = "/giro.account.v1.AccountService/Freeze"
-	AccountService_Unfreeze_FullMethodName     = "/giro.account.v1.AccountService/Unfreeze"
-	AccountService_Close_FullMethodName        = "/giro.account.v1.AccountService/Close"
+	AccountService_OpenAccount_FullMethodName     = "/giro.account.v1.AccountService/OpenAccount"
+	AccountService_GetAccount_FullMethodName      = "/giro.account.v1.AccountService/GetAccount"
+	AccountService_ListAccounts_FullMethodName    = "/giro.account.v1.AccountService/ListAccounts"
+	AccountService_Deposit_FullMethodName         = "/giro.account.v1.AccountService/Deposit"
+	AccountService_Withdraw_FullMethodName        = "/giro.account.v1.AccountService/Withdraw"
+	AccountService_SetTerms_FullMethodName        = "/giro.account.v1.AccountService/SetTerms"
+	AccountService_SetHolder_FullMethodName       = "/giro.account.v1.AccountService/SetHolder"
+	AccountService_Freeze_FullMethodName          = "/giro.account.v1.AccountService/Freeze"
+	AccountService_Unfreeze_FullMethodName        = "/giro.account.v1.AccountService/Unfreeze"
+	AccountService_Close_FullMethodName           = "/giro.account.v1.AccountService/Close"
+	AccountService_GetStatement_FullMethodName    = "/giro.account.v1.AccountService/GetStatement"
+	AccountService_ListSuspense_FullMethodName    = "/giro.account.v1.AccountService/ListSuspense"
+	AccountService_ReleaseSuspense_FullMethodName = "/giro.account.v1.AccountService/ReleaseSuspense"
 )
 
 // AccountServiceClient is the client API for AccountService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountService keeps customers' accounts. They never fall below zero.
+// AccountService keeps customers' accounts. They never fall below
+// zero, or below their overdraft where one was agreed.
 type AccountServiceClient interface {
 	OpenAccount(ctx context.Context, in *OpenAccountRequest, opts ...grpc.CallOption) (*OpenAccountResponse, error)
 	GetAccount(ctx context.Context, in *GetAccountRequest, opts ...grpc.CallOption) (*GetAccountResponse, error)
 	ListAccounts(ctx context.Context, in *ListAccountsRequest, opts ...grpc.CallOption) (*ListAccountsResponse, error)
 	// Deposit brings money in from outside, against an external account.
 	Deposit(ctx context.Context, in *DepositRequest, opts ...grpc.CallOption) (*DepositResponse, error)
+	// Withdraw pays money out to the outside, against an external account.
+	Withdraw(ctx context.Context, in *WithdrawRequest, opts ...grpc.CallOption) (*WithdrawResponse, error)
+	// SetTerms replaces what was agreed for an account.
+	SetTerms(ctx context.Context, in *SetTermsRequest, opts ...grpc.CallOption) (*SetTermsResponse, error)
+	// SetHolder replaces what is kept about an account's holder.
+	SetHolder(ctx context.Context, in *SetHolderRequest, opts ...grpc.CallOption) (*SetHolderResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error)
 	// Unfreeze ends a freeze. An account that is open stays open.
 	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
+	// GetStatement lists the lines of an account within a time range, with the
+	// balances before and after them. A range that has ended reads the same for ever;
+	// the pages of one statement belong together, whatever is added meanwhile.
+	GetStatement(ctx context.Context, in *GetStatementRequest, opts ...grpc.CallOption) (*GetStatementResponse, error)
+	// ListSuspense lists refunds whose account could not take them.
+	ListSuspense(ctx context.Context, in *ListSuspenseRequest, opts ...grpc.CallOption) (*ListSuspenseResponse, error)
+	// ReleaseSuspense moves a suspended refund to an account of the same tenant and
+	// currency, once.
+	ReleaseSuspense(ctx context.Context, in *ReleaseSuspenseRequest, opts ...grpc.CallOption) (*ReleaseSuspenseResponse, error)
 }
 
 type accountServiceClient struct {
@@ -99,6 +121,36 @@ func (c *accountServiceClient) Deposit(ctx context.Context, in *DepositRequest, 
 	return out, nil
 }
 
+func (c *accountServiceClient) Withdraw(ctx context.Context, in *WithdrawRequest, opts ...grpc.CallOption) (*WithdrawResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WithdrawResponse)
+	err := c.cc.Invoke(ctx, AccountService_Withdraw_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) SetTerms(ctx context.Context, in *SetTermsRequest, opts ...grpc.CallOption) (*SetTermsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetTermsResponse)
+	err := c.cc.Invoke(ctx, AccountService_SetTerms_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) SetHolder(ctx context.Context, in *SetHolderRequest, opts ...grpc.CallOption) (*SetHolderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetHolderResponse)
+	err := c.cc.Invoke(ctx, AccountService_SetHolder_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *accountServiceClient) Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FreezeResponse)
@@ -129,23 +181,69 @@ func (c *accountServiceClient) Close(ctx context.Context, in *CloseRequest, opts
 	return out, nil
 }
 
+func (c *accountServiceClient) GetStatement(ctx context.Context, in *GetStatementRequest, opts ...grpc.CallOption) (*GetStatementResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStatementResponse)
+	err := c.cc.Invoke(ctx, AccountService_GetStatement_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ListSuspense(ctx context.Context, in *ListSuspenseRequest, opts ...grpc.CallOption) (*ListSuspenseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSuspenseResponse)
+	err := c.cc.Invoke(ctx, AccountService_ListSuspense_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accountServiceClient) ReleaseSuspense(ctx context.Context, in *ReleaseSuspenseRequest, opts ...grpc.CallOption) (*ReleaseSuspenseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseSuspenseResponse)
+	err := c.cc.Invoke(ctx, AccountService_ReleaseSuspense_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccountServiceServer is the server API for AccountService service.
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
-// AccountService keeps customers' accounts. They never fall below zero.
+// AccountService keeps customers' accounts. They never fall below
+// zero, or below their overdraft where one was agreed.
 type AccountServiceServer interface {
 	OpenAccount(context.Context, *OpenAccountRequest) (*OpenAccountResponse, error)
 	GetAccount(context.Context, *GetAccountRequest) (*GetAccountResponse, error)
 	ListAccounts(context.Context, *ListAccountsRequest) (*ListAccountsResponse, error)
 	// Deposit brings money in from outside, against an external account.
 	Deposit(context.Context, *DepositRequest) (*DepositResponse, error)
+	// Withdraw pays money out to the outside, against an external account.
+	Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error)
+	// SetTerms replaces what was agreed for an account.
+	SetTerms(context.Context, *SetTermsRequest) (*SetTermsResponse, error)
+	// SetHolder replaces what is kept about an account's holder.
+	SetHolder(context.Context, *SetHolderRequest) (*SetHolderResponse, error)
 	// Freeze stops debits and credits; refunds still arrive.
 	Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error)
 	// Unfreeze ends a freeze. An account that is open stays open.
 	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
+	// GetStatement lists the lines of an account within a time range, with the
+	// balances before and after them. A range that has ended reads the same for ever;
+	// the pages of one statement belong together, whatever is added meanwhile.
+	GetStatement(context.Context, *GetStatementRequest) (*GetStatementResponse, error)
+	// ListSuspense lists refunds whose account could not take them.
+	ListSuspense(context.Context, *ListSuspenseRequest) (*ListSuspenseResponse, error)
+	// ReleaseSuspense moves a suspended refund to an account of the same tenant and
+	// currency, once.
+	ReleaseSuspense(context.Context, *ReleaseSuspenseRequest) (*ReleaseSuspenseResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }
 
@@ -168,6 +266,15 @@ func (UnimplementedAccountServiceServer) ListAccounts(context.Context, *ListAcco
 func (UnimplementedAccountServiceServer) Deposit(context.Context, *DepositRequest) (*DepositResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Deposit not implemented")
 }
+func (UnimplementedAccountServiceServer) Withdraw(context.Context, *WithdrawRequest) (*WithdrawResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Withdraw not implemented")
+}
+func (UnimplementedAccountServiceServer) SetTerms(context.Context, *SetTermsRequest) (*SetTermsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTerms not implemented")
+}
+func (UnimplementedAccountServiceServer) SetHolder(context.Context, *SetHolderRequest) (*SetHolderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetHolder not implemented")
+}
 func (UnimplementedAccountServiceServer) Freeze(context.Context, *FreezeRequest) (*FreezeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Freeze not implemented")
 }
@@ -176,6 +283,15 @@ func (UnimplementedAccountServiceServer) Unfreeze(context.Context, *UnfreezeRequ
 }
 func (UnimplementedAccountServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+}
+func (UnimplementedAccountServiceServer) GetStatement(context.Context, *GetStatementRequest) (*GetStatementResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStatement not implemented")
+}
+func (UnimplementedAccountServiceServer) ListSuspense(context.Context, *ListSuspenseRequest) (*ListSuspenseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSuspense not implemented")
+}
+func (UnimplementedAccountServiceServer) ReleaseSuspense(context.Context, *ReleaseSuspenseRequest) (*ReleaseSuspenseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseSuspense not implemented")
 }
 func (UnimplementedAccountServiceServer) mustEmbedUnimplementedAccountServiceServer() {}
 func (UnimplementedAccountServiceServer) testEmbeddedByValue()                        {}
@@ -270,6 +386,60 @@ func _AccountService_Deposit_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_Withdraw_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WithdrawRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).Withdraw(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_Withdraw_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).Withdraw(ctx, req.(*WithdrawRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_SetTerms_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTermsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).SetTerms(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_SetTerms_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).SetTerms(ctx, req.(*SetTermsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_SetHolder_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetHolderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).SetHolder(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_SetHolder_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).SetHolder(ctx, req.(*SetHolderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AccountService_Freeze_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FreezeRequest)
 	if err := dec(in); err != nil {
@@ -324,6 +494,60 @@ func _AccountService_Close_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccountService_GetStatement_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStatementRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).GetStatement(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_GetStatement_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).GetStatement(ctx, req.(*GetStatementRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ListSuspense_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSuspenseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ListSuspense(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ListSuspense_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ListSuspense(ctx, req.(*ListSuspenseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccountService_ReleaseSuspense_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseSuspenseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccountServiceServer).ReleaseSuspense(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccountService_ReleaseSuspense_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccountServiceServer).ReleaseSuspense(ctx, req.(*ReleaseSuspenseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccountService_ServiceDesc is the grpc.ServiceDesc for AccountService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -348,6 +572,18 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AccountService_Deposit_Handler,
 		},
 		{
+			MethodName: "Withdraw",
+			Handler:    _AccountService_Withdraw_Handler,
+		},
+		{
+			MethodName: "SetTerms",
+			Handler:    _AccountService_SetTerms_Handler,
+		},
+		{
+			MethodName: "SetHolder",
+			Handler:    _AccountService_SetHolder_Handler,
+		},
+		{
 			MethodName: "Freeze",
 			Handler:    _AccountService_Freeze_Handler,
 		},
@@ -358,6 +594,18 @@ var AccountService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Close",
 			Handler:    _AccountService_Close_Handler,
+		},
+		{
+			MethodName: "GetStatement",
+			Handler:    _AccountService_GetStatement_Handler,
+		},
+		{
+			MethodName: "ListSuspense",
+			Handler:    _AccountService_ListSuspense_Handler,
+		},
+		{
+			MethodName: "ReleaseSuspense",
+			Handler:    _AccountService_ReleaseSuspense_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

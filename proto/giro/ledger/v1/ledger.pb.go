@@ -89,10 +89,12 @@ type Account struct {
 	// Minor units.
 	Balance int64 `protobuf:"varint,3,opt,name=balance,proto3" json:"balance,omitempty"`
 	// The balance never falls below it, minor units.
-	Floor         int64                  `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
-	State         AccountState           `protobuf:"varint,5,opt,name=state,proto3,enum=giro.ledger.v1.AccountState" json:"state,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	Floor      int64                  `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
+	State      AccountState           `protobuf:"varint,5,opt,name=state,proto3,enum=giro.ledger.v1.AccountState" json:"state,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// Why it was frozen or unfrozen last.
+	StateReason   string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +176,13 @@ func (x *Account) GetUpdateTime() *timestamppb.Timestamp {
 		return x.UpdateTime
 	}
 	return nil
+}
+
+func (x *Account) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
 }
 
 type OpenAccountRequest struct {
@@ -492,9 +501,11 @@ func (x *ListAccountsResponse) GetNextPageToken() string {
 }
 
 type FreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +550,13 @@ func (x *FreezeRequest) GetKey() string {
 func (x *FreezeRequest) GetAccount() string {
 	if x != nil {
 		return x.Account
+	}
+	return ""
+}
+
+func (x *FreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -604,9 +622,11 @@ func (x *FreezeResponse) GetFirstTime() *timestamppb.Timestamp {
 }
 
 type UnfreezeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Account       string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,6 +671,13 @@ func (x *UnfreezeRequest) GetKey() string {
 func (x *UnfreezeRequest) GetAccount() string {
 	if x != nil {
 		return x.Account
+	}
+	return ""
+}
+
+func (x *UnfreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -1067,11 +1094,355 @@ func (x *TrialBalanceTotal) GetCredit() string {
 	return ""
 }
 
+type ListSuspenseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1,000; 0 means 100. A larger one is clamped, a negative refused.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSuspenseRequest) Reset() {
+	*x = ListSuspenseRequest{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSuspenseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSuspenseRequest) ProtoMessage() {}
+
+func (x *ListSuspenseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSuspenseRequest.ProtoReflect.Descriptor instead.
+func (*ListSuspenseRequest) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListSuspenseRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListSuspenseRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListSuspenseResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Refunds []*SuspendedRefund     `protobuf:"bytes,1,rep,name=refunds,proto3" json:"refunds,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSuspenseResponse) Reset() {
+	*x = ListSuspenseResponse{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSuspenseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSuspenseResponse) ProtoMessage() {}
+
+func (x *ListSuspenseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSuspenseResponse.ProtoReflect.Descriptor instead.
+func (*ListSuspenseResponse) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListSuspenseResponse) GetRefunds() []*SuspendedRefund {
+	if x != nil {
+		return x.Refunds
+	}
+	return nil
+}
+
+func (x *ListSuspenseResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// SuspendedRefund is a refund whose account could not take it.
+type SuspendedRefund struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The transfer that it belongs to.
+	TransferKey string `protobuf:"bytes,1,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	// The account that could not take it.
+	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	// Minor units.
+	Amount   int64                  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	Currency string                 `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
+	Time     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
+	// It was released to an account.
+	Released      bool   `protobuf:"varint,6,opt,name=released,proto3" json:"released,omitempty"`
+	ReleasedTo    string `protobuf:"bytes,7,opt,name=released_to,json=releasedTo,proto3" json:"released_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SuspendedRefund) Reset() {
+	*x = SuspendedRefund{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendedRefund) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendedRefund) ProtoMessage() {}
+
+func (x *SuspendedRefund) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendedRefund.ProtoReflect.Descriptor instead.
+func (*SuspendedRefund) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SuspendedRefund) GetTransferKey() string {
+	if x != nil {
+		return x.TransferKey
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *SuspendedRefund) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *SuspendedRefund) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *SuspendedRefund) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
+func (x *SuspendedRefund) GetReleasedTo() string {
+	if x != nil {
+		return x.ReleasedTo
+	}
+	return ""
+}
+
+type ReleaseSuspenseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The transfer whose refund was suspended.
+	TransferKey string `protobuf:"bytes,2,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	// The account that gets it, open and of the same currency.
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
+	// Why, for people. The caller's name is kept with it.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSuspenseRequest) Reset() {
+	*x = ReleaseSuspenseRequest{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSuspenseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSuspenseRequest) ProtoMessage() {}
+
+func (x *ReleaseSuspenseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSuspenseRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseSuspenseRequest) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReleaseSuspenseRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetTransferKey() string {
+	if x != nil {
+		return x.TransferKey
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *ReleaseSuspenseRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReleaseSuspenseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minor units that moved.
+	Amount int64 `protobuf:"varint,1,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Minor units of the account right after.
+	BalanceAfter  int64                  `protobuf:"varint,2,opt,name=balance_after,json=balanceAfter,proto3" json:"balance_after,omitempty"`
+	Replayed      bool                   `protobuf:"varint,3,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseSuspenseResponse) Reset() {
+	*x = ReleaseSuspenseResponse{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseSuspenseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseSuspenseResponse) ProtoMessage() {}
+
+func (x *ReleaseSuspenseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseSuspenseResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseSuspenseResponse) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReleaseSuspenseResponse) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *ReleaseSuspenseResponse) GetBalanceAfter() int64 {
+	if x != nil {
+		return x.BalanceAfter
+	}
+	return 0
+}
+
+func (x *ReleaseSuspenseResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ReleaseSuspenseResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
 var File_giro_ledger_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\n" +
-	"\x1bgiro/ledger/v1/ledger.proto\x12\x0egiro.ledger.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x02\n" +
+	"\x1bgiro/ledger/v1/ledger.proto\x12\x0egiro.ledger.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1a\n" +
 	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x18\n" +
@@ -1081,7 +1452,8 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\vcreate_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"updateTime\"\xb5\x01\n" +
+	"updateTime\x12!\n" +
+	"\fstate_reason\x18\b \x01(\tR\vstateReason\"\xb5\x01\n" +
 	"\x12OpenAccountRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
 	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12-\n" +
@@ -1102,18 +1474,20 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"s\n" +
 	"\x14ListAccountsResponse\x123\n" +
 	"\baccounts\x18\x01 \x03(\v2\x17.giro.ledger.v1.AccountR\baccounts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x01\n" +
 	"\rFreezeRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
-	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9a\x01\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\x9a\x01\n" +
 	"\x0eFreezeResponse\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x83\x01\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xa5\x01\n" +
 	"\x0fUnfreezeRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
-	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\"\x9c\x01\n" +
+	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\x9c\x01\n" +
 	"\x10UnfreezeResponse\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
@@ -1141,12 +1515,40 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x11TrialBalanceTotal\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12\x14\n" +
 	"\x05debit\x18\x02 \x01(\tR\x05debit\x12\x16\n" +
-	"\x06credit\x18\x03 \x01(\tR\x06credit*y\n" +
+	"\x06credit\x18\x03 \x01(\tR\x06credit\"d\n" +
+	"\x13ListSuspenseRequest\x12$\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"y\n" +
+	"\x14ListSuspenseResponse\x129\n" +
+	"\arefunds\x18\x01 \x03(\v2\x1f.giro.ledger.v1.SuspendedRefundR\arefunds\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xef\x01\n" +
+	"\x0fSuspendedRefund\x12!\n" +
+	"\ftransfer_key\x18\x01 \x01(\tR\vtransferKey\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x16\n" +
+	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\bcurrency\x18\x04 \x01(\tR\bcurrency\x12.\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\breleased\x18\x06 \x01(\bR\breleased\x12\x1f\n" +
+	"\vreleased_to\x18\a \x01(\tR\n" +
+	"releasedTo\"\xf3\x01\n" +
+	"\x16ReleaseSuspenseRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12C\n" +
+	"\ftransfer_key\x18\x02 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\vtransferKey\x12<\n" +
+	"\aaccount\x18\x03 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12\"\n" +
+	"\x06reason\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x06reason\"\xad\x01\n" +
+	"\x17ReleaseSuspenseResponse\x12\x16\n" +
+	"\x06amount\x18\x01 \x01(\x03R\x06amount\x12#\n" +
+	"\rbalance_after\x18\x02 \x01(\x03R\fbalanceAfter\x12\x1a\n" +
+	"\breplayed\x18\x03 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime*y\n" +
 	"\fAccountState\x12\x1d\n" +
 	"\x19ACCOUNT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ACCOUNT_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14ACCOUNT_STATE_FROZEN\x10\x02\x12\x18\n" +
-	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xd0\x04\n" +
+	"\x14ACCOUNT_STATE_CLOSED\x10\x032\x8f\x06\n" +
 	"\rLedgerService\x12V\n" +
 	"\vOpenAccount\x12\".giro.ledger.v1.OpenAccountRequest\x1a#.giro.ledger.v1.OpenAccountResponse\x12S\n" +
 	"\n" +
@@ -1155,7 +1557,9 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x06Freeze\x12\x1d.giro.ledger.v1.FreezeRequest\x1a\x1e.giro.ledger.v1.FreezeResponse\x12M\n" +
 	"\bUnfreeze\x12\x1f.giro.ledger.v1.UnfreezeRequest\x1a .giro.ledger.v1.UnfreezeResponse\x12D\n" +
 	"\x05Close\x12\x1c.giro.ledger.v1.CloseRequest\x1a\x1d.giro.ledger.v1.CloseResponse\x12Y\n" +
-	"\fTrialBalance\x12#.giro.ledger.v1.TrialBalanceRequest\x1a$.giro.ledger.v1.TrialBalanceResponseB$Z\"giro/proto/giro/ledger/v1;ledgerv1b\x06proto3"
+	"\fTrialBalance\x12#.giro.ledger.v1.TrialBalanceRequest\x1a$.giro.ledger.v1.TrialBalanceResponse\x12Y\n" +
+	"\fListSuspense\x12#.giro.ledger.v1.ListSuspenseRequest\x1a$.giro.ledger.v1.ListSuspenseResponse\x12b\n" +
+	"\x0fReleaseSuspense\x12&.giro.ledger.v1.ReleaseSuspenseRequest\x1a'.giro.ledger.v1.ReleaseSuspenseResponseB$Z\"giro/proto/giro/ledger/v1;ledgerv1b\x06proto3"
 
 var (
 	file_giro_ledger_v1_ledger_proto_rawDescOnce sync.Once
@@ -1170,64 +1574,76 @@ func file_giro_ledger_v1_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_giro_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_giro_ledger_v1_ledger_proto_goTypes = []any{
-	(AccountState)(0),             // 0: giro.ledger.v1.AccountState
-	(*Account)(nil),               // 1: giro.ledger.v1.Account
-	(*OpenAccountRequest)(nil),    // 2: giro.ledger.v1.OpenAccountRequest
-	(*OpenAccountResponse)(nil),   // 3: giro.ledger.v1.OpenAccountResponse
-	(*GetAccountRequest)(nil),     // 4: giro.ledger.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),    // 5: giro.ledger.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),   // 6: giro.ledger.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),  // 7: giro.ledger.v1.ListAccountsResponse
-	(*FreezeRequest)(nil),         // 8: giro.ledger.v1.FreezeRequest
-	(*FreezeResponse)(nil),        // 9: giro.ledger.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),       // 10: giro.ledger.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),      // 11: giro.ledger.v1.UnfreezeResponse
-	(*CloseRequest)(nil),          // 12: giro.ledger.v1.CloseRequest
-	(*CloseResponse)(nil),         // 13: giro.ledger.v1.CloseResponse
-	(*TrialBalanceRequest)(nil),   // 14: giro.ledger.v1.TrialBalanceRequest
-	(*TrialBalanceResponse)(nil),  // 15: giro.ledger.v1.TrialBalanceResponse
-	(*TrialBalanceRow)(nil),       // 16: giro.ledger.v1.TrialBalanceRow
-	(*TrialBalanceTotal)(nil),     // 17: giro.ledger.v1.TrialBalanceTotal
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(AccountState)(0),               // 0: giro.ledger.v1.AccountState
+	(*Account)(nil),                 // 1: giro.ledger.v1.Account
+	(*OpenAccountRequest)(nil),      // 2: giro.ledger.v1.OpenAccountRequest
+	(*OpenAccountResponse)(nil),     // 3: giro.ledger.v1.OpenAccountResponse
+	(*GetAccountRequest)(nil),       // 4: giro.ledger.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),      // 5: giro.ledger.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),     // 6: giro.ledger.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),    // 7: giro.ledger.v1.ListAccountsResponse
+	(*FreezeRequest)(nil),           // 8: giro.ledger.v1.FreezeRequest
+	(*FreezeResponse)(nil),          // 9: giro.ledger.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),         // 10: giro.ledger.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),        // 11: giro.ledger.v1.UnfreezeResponse
+	(*CloseRequest)(nil),            // 12: giro.ledger.v1.CloseRequest
+	(*CloseResponse)(nil),           // 13: giro.ledger.v1.CloseResponse
+	(*TrialBalanceRequest)(nil),     // 14: giro.ledger.v1.TrialBalanceRequest
+	(*TrialBalanceResponse)(nil),    // 15: giro.ledger.v1.TrialBalanceResponse
+	(*TrialBalanceRow)(nil),         // 16: giro.ledger.v1.TrialBalanceRow
+	(*TrialBalanceTotal)(nil),       // 17: giro.ledger.v1.TrialBalanceTotal
+	(*ListSuspenseRequest)(nil),     // 18: giro.ledger.v1.ListSuspenseRequest
+	(*ListSuspenseResponse)(nil),    // 19: giro.ledger.v1.ListSuspenseResponse
+	(*SuspendedRefund)(nil),         // 20: giro.ledger.v1.SuspendedRefund
+	(*ReleaseSuspenseRequest)(nil),  // 21: giro.ledger.v1.ReleaseSuspenseRequest
+	(*ReleaseSuspenseResponse)(nil), // 22: giro.ledger.v1.ReleaseSuspenseResponse
+	(*timestamppb.Timestamp)(nil),   // 23: google.protobuf.Timestamp
 }
 var file_giro_ledger_v1_ledger_proto_depIdxs = []int32{
 	0,  // 0: giro.ledger.v1.Account.state:type_name -> giro.ledger.v1.AccountState
-	18, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	18, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	23, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	23, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 3: giro.ledger.v1.OpenAccountResponse.account:type_name -> giro.ledger.v1.Account
-	18, // 4: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
+	23, // 4: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 5: giro.ledger.v1.GetAccountResponse.account:type_name -> giro.ledger.v1.Account
 	1,  // 6: giro.ledger.v1.ListAccountsResponse.accounts:type_name -> giro.ledger.v1.Account
 	1,  // 7: giro.ledger.v1.FreezeResponse.account:type_name -> giro.ledger.v1.Account
-	18, // 8: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	23, // 8: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 9: giro.ledger.v1.UnfreezeResponse.account:type_name -> giro.ledger.v1.Account
-	18, // 10: giro.ledger.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	23, // 10: giro.ledger.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: giro.ledger.v1.CloseResponse.account:type_name -> giro.ledger.v1.Account
-	18, // 12: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
+	23, // 12: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
 	16, // 13: giro.ledger.v1.TrialBalanceResponse.rows:type_name -> giro.ledger.v1.TrialBalanceRow
 	17, // 14: giro.ledger.v1.TrialBalanceResponse.totals:type_name -> giro.ledger.v1.TrialBalanceTotal
-	18, // 15: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
-	2,  // 16: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
-	4,  // 17: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
-	6,  // 18: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
-	8,  // 19: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
-	10, // 20: giro.ledger.v1.LedgerService.Unfreeze:input_type -> giro.ledger.v1.UnfreezeRequest
-	12, // 21: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
-	14, // 22: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
-	3,  // 23: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
-	5,  // 24: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
-	7,  // 25: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
-	9,  // 26: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
-	11, // 27: giro.ledger.v1.LedgerService.Unfreeze:output_type -> giro.ledger.v1.UnfreezeResponse
-	13, // 28: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
-	15, // 29: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
-	23, // [23:30] is the sub-list for method output_type
-	16, // [16:23] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	23, // 15: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
+	20, // 16: giro.ledger.v1.ListSuspenseResponse.refunds:type_name -> giro.ledger.v1.SuspendedRefund
+	23, // 17: giro.ledger.v1.SuspendedRefund.time:type_name -> google.protobuf.Timestamp
+	23, // 18: giro.ledger.v1.ReleaseSuspenseResponse.first_time:type_name -> google.protobuf.Timestamp
+	2,  // 19: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
+	4,  // 20: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
+	6,  // 21: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
+	8,  // 22: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
+	10, // 23: giro.ledger.v1.LedgerService.Unfreeze:input_type -> giro.ledger.v1.UnfreezeRequest
+	12, // 24: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
+	14, // 25: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
+	18, // 26: giro.ledger.v1.LedgerService.ListSuspense:input_type -> giro.ledger.v1.ListSuspenseRequest
+	21, // 27: giro.ledger.v1.LedgerService.ReleaseSuspense:input_type -> giro.ledger.v1.ReleaseSuspenseRequest
+	3,  // 28: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
+	5,  // 29: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
+	7,  // 30: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
+	9,  // 31: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
+	11, // 32: giro.ledger.v1.LedgerService.Unfreeze:output_type -> giro.ledger.v1.UnfreezeResponse
+	13, // 33: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
+	15, // 34: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
+	19, // 35: giro.ledger.v1.LedgerService.ListSuspense:output_type -> giro.ledger.v1.ListSuspenseResponse
+	22, // 36: giro.ledger.v1.LedgerService.ReleaseSuspense:output_type -> giro.ledger.v1.ReleaseSuspenseResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_giro_ledger_v1_ledger_proto_init() }
@@ -1241,7 +1657,7 @@ func file_giro_ledger_v1_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_ledger_v1_ledger_proto_rawDesc), len(file_giro_ledger_v1_ledger_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

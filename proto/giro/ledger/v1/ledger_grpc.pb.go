@@ -23,13 +23,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LedgerService_OpenAccount_FullMethodName  = "/giro.ledger.v1.LedgerService/OpenAccount"
-	LedgerService_GetAccount_FullMethodName   = "/giro.ledger.v1.LedgerService/GetAccount"
-	LedgerService_ListAccounts_FullMethodName = "/giro.ledger.v1.LedgerService/ListAccounts"
-	LedgerService_Freeze_FullMethodName       = "/giro.ledger.v1.LedgerService/Freeze"
-	LedgerService_Unfreeze_FullMethodName     = "/giro.ledger.v1.LedgerService/Unfreeze"
-	LedgerService_Close_FullMethodName        = "/giro.ledger.v1.LedgerService/Close"
-	LedgerService_TrialBalance_FullMethodName = "/giro.ledger.v1.LedgerService/TrialBalance"
+	LedgerService_OpenAccount_FullMethodName     = "/giro.ledger.v1.LedgerService/OpenAccount"
+	LedgerService_GetAccount_FullMethodName      = "/giro.ledger.v1.LedgerService/GetAccount"
+	LedgerService_ListAccounts_FullMethodName    = "/giro.ledger.v1.LedgerService/ListAccounts"
+	LedgerService_Freeze_FullMethodName          = "/giro.ledger.v1.LedgerService/Freeze"
+	LedgerService_Unfreeze_FullMethodName        = "/giro.ledger.v1.LedgerService/Unfreeze"
+	LedgerService_Close_FullMethodName           = "/giro.ledger.v1.LedgerService/Close"
+	LedgerService_TrialBalance_FullMethodName    = "/giro.ledger.v1.LedgerService/TrialBalance"
+	LedgerService_ListSuspense_FullMethodName    = "/giro.ledger.v1.LedgerService/ListSuspense"
+	LedgerService_ReleaseSuspense_FullMethodName = "/giro.ledger.v1.LedgerService/ReleaseSuspense"
 )
 
 // LedgerServiceClient is the client API for LedgerService service.
@@ -50,6 +52,11 @@ type LedgerServiceClient interface {
 	// TrialBalance lists every account with a balance or a line, clearing,
 	// external and suspense accounts included, in one snapshot.
 	TrialBalance(ctx context.Context, in *TrialBalanceRequest, opts ...grpc.CallOption) (*TrialBalanceResponse, error)
+	// ListSuspense lists refunds whose account could not take them.
+	ListSuspense(ctx context.Context, in *ListSuspenseRequest, opts ...grpc.CallOption) (*ListSuspenseResponse, error)
+	// ReleaseSuspense moves a suspended refund to an account of the same tenant and
+	// currency, once.
+	ReleaseSuspense(ctx context.Context, in *ReleaseSuspenseRequest, opts ...grpc.CallOption) (*ReleaseSuspenseResponse, error)
 }
 
 type ledgerServiceClient struct {
@@ -130,6 +137,26 @@ func (c *ledgerServiceClient) TrialBalance(ctx context.Context, in *TrialBalance
 	return out, nil
 }
 
+func (c *ledgerServiceClient) ListSuspense(ctx context.Context, in *ListSuspenseRequest, opts ...grpc.CallOption) (*ListSuspenseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSuspenseResponse)
+	err := c.cc.Invoke(ctx, LedgerService_ListSuspense_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *ledgerServiceClient) ReleaseSuspense(ctx context.Context, in *ReleaseSuspenseRequest, opts ...grpc.CallOption) (*ReleaseSuspenseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseSuspenseResponse)
+	err := c.cc.Invoke(ctx, LedgerService_ReleaseSuspense_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LedgerServiceServer is the server API for LedgerService service.
 // All implementations must embed UnimplementedLedgerServiceServer
 // for forward compatibility.
@@ -148,6 +175,11 @@ type LedgerServiceServer interface {
 	// TrialBalance lists every account with a balance or a line, clearing,
 	// external and suspense accounts included, in one snapshot.
 	TrialBalance(context.Context, *TrialBalanceRequest) (*TrialBalanceResponse, error)
+	// ListSuspense lists refunds whose account could not take them.
+	ListSuspense(context.Context, *ListSuspenseRequest) (*ListSuspenseResponse, error)
+	// ReleaseSuspense moves a suspended refund to an account of the same tenant and
+	// currency, once.
+	ReleaseSuspense(context.Context, *ReleaseSuspenseRequest) (*ReleaseSuspenseResponse, error)
 	mustEmbedUnimplementedLedgerServiceServer()
 }
 
@@ -178,6 +210,12 @@ func (UnimplementedLedgerServiceServer) Close(context.Context, *CloseRequest) (*
 }
 func (UnimplementedLedgerServiceServer) TrialBalance(context.Context, *TrialBalanceRequest) (*TrialBalanceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TrialBalance not implemented")
+}
+func (UnimplementedLedgerServiceServer) ListSuspense(context.Context, *ListSuspenseRequest) (*ListSuspenseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSuspense not implemented")
+}
+func (UnimplementedLedgerServiceServer) ReleaseSuspense(context.Context, *ReleaseSuspenseRequest) (*ReleaseSuspenseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseSuspense not implemented")
 }
 func (UnimplementedLedgerServiceServer) mustEmbedUnimplementedLedgerServiceServer() {}
 func (UnimplementedLedgerServiceServer) testEmbeddedByValue()                       {}
@@ -326,6 +364,42 @@ func _LedgerService_TrialBalance_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LedgerService_ListSuspense_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSuspenseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).ListSuspense(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_ListSuspense_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).ListSuspense(ctx, req.(*ListSuspenseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LedgerService_ReleaseSuspense_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseSuspenseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).ReleaseSuspense(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_ReleaseSuspense_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).ReleaseSuspense(ctx, req.(*ReleaseSuspenseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LedgerService_ServiceDesc is the grpc.ServiceDesc for LedgerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -360,6 +434,14 @@ var LedgerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TrialBalance",
 			Handler:    _LedgerService_TrialBalance_Handler,
+		},
+		{
+			MethodName: "ListSuspense",
+			Handler:    _LedgerService_ListSuspense_Handler,
+		},
+		{
+			MethodName: "ReleaseSuspense",
+			Handler:    _LedgerService_ReleaseSuspense_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -35,8 +35,11 @@ create table operations (
     constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
 );
 
--- At most one refund per debit, whatever keys are used.
-create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
+-- At most one refund per debit, whatever keys are used, and one release (13) per
+-- suspended refund.
+create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13) and outcome = 1;
+
+create index operations_suspended on operations (tenant, key) where to_suspense and kind = 3 and outcome = 1;
 
 -- An account's lines in order. The number and the time of the last stand in the
 -- account's row, and are given out under its lock; neither ever falls.

@@ -39,8 +39,11 @@ create table operations (
 -- account's row, and are given out under its lock; neither ever falls.
 create unique index operations_by_account on operations (tenant, booked, first_time, seq) where seq > 0;
 
--- At most one refund per debit, whatever keys are used.
-create unique index operations_refund_once on operations (tenant, debit_key) where kind = 3 and outcome = 1;
+-- At most one refund per debit, whatever keys are used, and one release (13) per
+-- suspended refund.
+create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13) and outcome = 1;
+
+create index operations_suspended on operations (tenant, key) where to_suspense = 1 and kind = 3 and outcome = 1;
 
 create table accounts (
     tenant     text    not null,
