@@ -37,7 +37,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 
 // OpenAccount opens an account. A replay answers with the account as it now stands.
 func (s *Service) OpenAccount(ctx context.Context, r *accountv1.OpenAccountRequest) (*accountv1.OpenAccountResponse, error) {
-	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency())
+	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency(), details(r.GetTerms(), r.GetHolder()))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) Deposit(ctx context.Context, r *accountv1.DepositRequest) (*ac
 
 // Freeze stops debits and credits; refunds still arrive.
 func (s *Service) Freeze(ctx context.Context, r *accountv1.FreezeRequest) (*accountv1.FreezeResponse, error) {
-	c, err := s.books.Freeze(ctx, r.GetKey(), r.GetAccount())
+	c, err := s.books.Freeze(ctx, r.GetKey(), r.GetAccount(), r.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) Freeze(ctx context.Context, r *accountv1.FreezeRequest) (*acco
 
 // Unfreeze ends a freeze.
 func (s *Service) Unfreeze(ctx context.Context, r *accountv1.UnfreezeRequest) (*accountv1.UnfreezeResponse, error) {
-	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount())
+	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount(), r.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +104,18 @@ func (s *Service) Close(ctx context.Context, r *accountv1.CloseRequest) (*accoun
 
 func account(a book.Account) *accountv1.Account {
 	return &accountv1.Account{
-		Account:    string(a.Account),
-		Currency:   string(a.Currency),
-		Balance:    int64(a.Balance),
-		Floor:      int64(a.Floor),
-		State:      accountv1.AccountState(a.State), // the same numbers, pinned by a test
-		CreateTime: instant(a.CreatedAt),
-		UpdateTime: instant(a.UpdatedAt),
+		Account:     string(a.Account),
+		Currency:    string(a.Currency),
+		Balance:     int64(a.Balance),
+		Floor:       int64(a.Floor),
+		State:       accountv1.AccountState(a.State), // the same numbers, pinned by a test
+		CreateTime:  instant(a.CreatedAt),
+		UpdateTime:  instant(a.UpdatedAt),
+		StateReason: a.StateReason,
+		Terms:       terms(a.TermsOf()),
+		Holder:      a.HolderOf(),
+		Spent:       int64(a.Spent),
+		SpentDay:    dayText(a.SpentOn),
 	}
 }
 

@@ -290,17 +290,26 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 	f := fresh(t)
 	f.open("alice")
 	f.open("bob")
-	reading := []string{"GetAccount", "ListAccounts"}
+	f.open("heir")
+	suspended := f.suspend("t", "gone", 3)
+	reading := []string{"GetAccount", "ListAccounts", "GetStatement", "ListSuspense"}
 	changing := map[string]proto.Message{
-		"OpenAccount": &accountv1.OpenAccountRequest{Key: "k", Account: "carol", Currency: "USD"},
-		"Deposit":     &accountv1.DepositRequest{Key: "k", Account: "alice", Amount: 5, Currency: "USD", External: "bank"},
-		"Freeze":      &accountv1.FreezeRequest{Key: "k", Account: "alice"},
-		"Unfreeze":    &accountv1.UnfreezeRequest{Key: "k", Account: "alice"},
-		"Close":       &accountv1.CloseRequest{Key: "k", Account: "bob"},
+		"OpenAccount":     &accountv1.OpenAccountRequest{Key: "k", Account: "carol", Currency: "USD"},
+		"Deposit":         &accountv1.DepositRequest{Key: "k", Account: "alice", Amount: 5, Currency: "USD", External: "bank"},
+		"Freeze":          &accountv1.FreezeRequest{Key: "k", Account: "alice"},
+		"Unfreeze":        &accountv1.UnfreezeRequest{Key: "k", Account: "alice"},
+		"Close":           &accountv1.CloseRequest{Key: "k", Account: "bob"},
+		"Withdraw":        &accountv1.WithdrawRequest{Key: "k", Account: "alice", Amount: 2, Currency: "USD", External: "bank"},
+		"SetTerms":        &accountv1.SetTermsRequest{Key: "k", Account: "alice", Terms: &accountv1.Terms{Overdraft: 9}},
+		"SetHolder":       &accountv1.SetHolderRequest{Key: "k", Account: "alice", Holder: map[string]string{"customer": "1"}},
+		"ReleaseSuspense": &accountv1.ReleaseSuspenseRequest{Key: "k", RefundKey: suspended, Account: "heir", Reason: "asked for"},
 	}
 	rpctest.Keyed(t, f.conn, accountv1.File_giro_account_v1_account_proto.Services().ByName("AccountService"), reading, changing)
-	if b := f.account("alice").GetBalance(); b != 5 {
-		t.Errorf("alice has %d after one deposit under one key", b)
+	if b := f.account("alice").GetBalance(); b != 3 {
+		t.Errorf("alice has %d after a deposit and a withdrawal, each under one key", b)
+	}
+	if b := f.account("heir").GetBalance(); b != 3 {
+		t.Errorf("the heir has %d after one release under one key", b)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 
 // OpenAccount opens an account. A replay answers with the account as it now stands.
 func (s *Service) OpenAccount(ctx context.Context, r *ledgerv1.OpenAccountRequest) (*ledgerv1.OpenAccountResponse, error) {
-	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency())
+	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency(), book.Details{})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *Service) ListAccounts(ctx context.Context, r *ledgerv1.ListAccountsRequ
 
 // Freeze stops debits and credits; refunds still arrive.
 func (s *Service) Freeze(ctx context.Context, r *ledgerv1.FreezeRequest) (*ledgerv1.FreezeResponse, error) {
-	c, err := s.books.Freeze(ctx, r.GetKey(), r.GetAccount())
+	c, err := s.books.Freeze(ctx, r.GetKey(), r.GetAccount(), r.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) Freeze(ctx context.Context, r *ledgerv1.FreezeRequest) (*ledge
 
 // Unfreeze ends a freeze.
 func (s *Service) Unfreeze(ctx context.Context, r *ledgerv1.UnfreezeRequest) (*ledgerv1.UnfreezeResponse, error) {
-	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount())
+	c, err := s.books.Unfreeze(ctx, r.GetKey(), r.GetAccount(), r.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,14 @@ func (s *Service) Close(ctx context.Context, r *ledgerv1.CloseRequest) (*ledgerv
 
 func account(a book.Account) *ledgerv1.Account {
 	return &ledgerv1.Account{
-		Account:    string(a.Account),
-		Currency:   string(a.Currency),
-		Balance:    int64(a.Balance),
-		Floor:      int64(a.Floor),
-		State:      ledgerv1.AccountState(a.State), // the same numbers, pinned by a test
-		CreateTime: instant(a.CreatedAt),
-		UpdateTime: instant(a.UpdatedAt),
+		Account:     string(a.Account),
+		Currency:    string(a.Currency),
+		Balance:     int64(a.Balance),
+		Floor:       int64(a.Floor),
+		State:       ledgerv1.AccountState(a.State), // the same numbers, pinned by a test
+		CreateTime:  instant(a.CreatedAt),
+		UpdateTime:  instant(a.UpdatedAt),
+		StateReason: a.StateReason,
 	}
 }
 

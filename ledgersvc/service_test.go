@@ -65,6 +65,32 @@ func (f fixture) credit(transfer, account, currency string, amount int64) {
 	}
 }
 
+// suspend leaves a refund of an account that was closed in suspense, and gives its
+// key.
+func (f fixture) suspend(transfer, account string, amount int64) string {
+	f.Helper()
+	f.open(account, "USD")
+	f.credit("fund-"+transfer, account, "USD", amount)
+	key := func(step string) string {
+		return stepkey.Derive(stepkey.V1, "acme", names.TransferKey(transfer), step).String()
+	}
+	participant := participantv1.NewParticipantServiceClient(f.conn)
+	o := &participantv1.Operation{Tenant: "acme", TransferKey: transfer, Step: stepkey.Debit, Key: key(stepkey.Debit),
+		Account: account, Amount: amount, Currency: "USD", Counterparty: "accounts/alice"}
+	if r, err := participant.Debit(f.Context(), &participantv1.DebitRequest{Operation: o}); err != nil || r.GetAnswer().GetAmountMoved() != amount {
+		f.Fatal(r, err)
+	}
+	if _, err := f.client.Close(f.Context(), &ledgerv1.CloseRequest{Key: "close-" + account, Account: account}); err != nil {
+		f.Fatal(err)
+	}
+	o.Step, o.Key, o.DebitKey = stepkey.Refund, key(stepkey.Refund), o.GetKey()
+	r, err := participant.Refund(f.Context(), &participantv1.RefundRequest{Operation: o})
+	if err != nil || !r.GetAnswer().GetRefundToSuspense() {
+		f.Fatal(r, err)
+	}
+	return o.GetKey()
+}
+
 // TestTrialBalanceDoesNotWrap: three balances of 2^62 are more than 64 bits hold.
 func TestTrialBalanceDoesNotWrap(t *testing.T) {
 	f := fresh(t)
@@ -192,12 +218,15 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 	f := fresh(t)
 	f.open("a", "USD")
 	f.open("b", "USD")
-	reading := []string{"GetAccount", "ListAccounts", "TrialBalance"}
+	f.open("heir", "USD")
+	suspended := f.suspend("t", "gone", 3)
+	reading := []string{"GetAccount", "ListAccounts", "TrialBalance", "ListSuspense"}
 	changing := map[string]proto.Message{
-		"OpenAccount": &ledgerv1.OpenAccountRequest{Key: "k", Account: "c", Currency: "USD"},
-		"Freeze":      &ledgerv1.FreezeRequest{Key: "k", Account: "a"},
-		"Unfreeze":    &ledgerv1.UnfreezeRequest{Key: "k", Account: "a"},
-		"Close":       &ledgerv1.CloseRequest{Key: "k", Account: "b"},
+		"OpenAccount":     &ledgerv1.OpenAccountRequest{Key: "k", Account: "c", Currency: "USD"},
+		"Freeze":          &ledgerv1.FreezeRequest{Key: "k", Account: "a"},
+		"Unfreeze":        &ledgerv1.UnfreezeRequest{Key: "k", Account: "a"},
+		"Close":           &ledgerv1.CloseRequest{Key: "k", Account: "b"},
+		"ReleaseSuspense": &ledgerv1.ReleaseSuspenseRequest{Key: "k", RefundKey: suspended, Account: "heir", Reason: "asked for"},
 	}
 	rpctest.Keyed(t, f.conn, ledgerv1.File_giro_ledger_v1_ledger_proto.Services().ByName("LedgerService"), reading, changing)
 }

@@ -23,11 +23,12 @@ import (
 const currencyPattern = `^[A-Z]{3}$`
 
 var patternWords = map[string]string{
-	`^[A-Za-z0-9._~:-]{1,128}$`:                             "must be " + names.TransferKeyGrammar,
-	`^[a-z0-9][a-z0-9._-]{0,62}$`:                           "must be " + names.PartGrammar,
-	`^([a-z0-9][a-z0-9._-]{0,62})?$`:                        "must be empty, or " + names.PartGrammar,
-	`^[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}$`: "must be " + names.AccountRefGrammar,
-	currencyPattern:                                         currencyWords,
+	`^[A-Za-z0-9._~:-]{1,128}$`:                                      "must be " + names.TransferKeyGrammar,
+	`^[a-z0-9][a-z0-9._-]{0,62}$`:                                    "must be " + names.PartGrammar,
+	`^([a-z0-9][a-z0-9._-]{0,62})?$`:                                 "must be empty, or " + names.PartGrammar,
+	`^[a-z0-9][a-z0-9._-]{0,62}/[a-z0-9][a-z0-9._-]{0,62}$`:          "must be " + names.AccountRefGrammar,
+	`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`: "must be a UUID in canonical lower-case text",
+	currencyPattern: currencyWords,
 }
 
 const currencyWords = "must be an ISO 4217 code that giro takes, in upper case"

@@ -35,17 +35,18 @@ func New(engine *participant.Engine) Books { return Books{engine: engine} }
 type Change struct {
 	// Account as it now stands, which for a replay may be later than the change.
 	Account book.Account
-	// BalanceAfter is the account's right after the change, minor units.
-	BalanceAfter money.Minor
+	// BalanceAfter is the account's right after the change, and Moved what moved,
+	// minor units.
+	BalanceAfter, Moved money.Minor
 	// Replayed says that the change was made by an earlier call.
 	Replayed bool
 	// FirstTime is when it was made, by the database's clock.
 	FirstTime time.Time
 }
 
-// Open opens an account with a floor of zero.
-func (b Books) Open(ctx context.Context, key, account, currency string) (Change, error) {
-	return b.change(ctx, key, book.Operation{Kind: book.Open, Account: names.Account(account), Currency: money.Currency(currency)})
+// Open opens an account, with terms and a holder if details give them.
+func (b Books) Open(ctx context.Context, key, account, currency string, details book.Details) (Change, error) {
+	return b.detailed(ctx, key, book.Operation{Kind: book.Open, Account: names.Account(account), Currency: money.Currency(currency)}, details)
 }
 
 // Deposit brings amount, minor units, in from an external account.
@@ -54,14 +55,30 @@ func (b Books) Deposit(ctx context.Context, key, account string, amount int64, c
 		Amount: money.Minor(amount), Currency: money.Currency(currency), Counterparty: names.AccountRef(external)})
 }
 
+// Withdraw pays amount, minor units, out to an external account.
+func (b Books) Withdraw(ctx context.Context, key, account string, amount int64, currency, external string) (Change, error) {
+	return b.change(ctx, key, book.Operation{Kind: book.Withdraw, Account: names.Account(account),
+		Amount: money.Minor(amount), Currency: money.Currency(currency), Counterparty: names.AccountRef(external)})
+}
+
+// SetTerms replaces what was agreed for an account.
+func (b Books) SetTerms(ctx context.Context, key, account string, terms book.Terms) (Change, error) {
+	return b.detailed(ctx, key, book.Operation{Kind: book.SetTerms, Account: names.Account(account)}, book.Details{Terms: terms})
+}
+
+// SetHolder replaces what is kept about an account's holder.
+func (b Books) SetHolder(ctx context.Context, key, account string, holder map[string]string) (Change, error) {
+	return b.detailed(ctx, key, book.Operation{Kind: book.SetHolder, Account: names.Account(account)}, book.Details{Holder: holder})
+}
+
 // Freeze stops debits and credits; refunds still arrive.
-func (b Books) Freeze(ctx context.Context, key, account string) (Change, error) {
-	return b.change(ctx, key, book.Operation{Kind: book.Freeze, Account: names.Account(account)})
+func (b Books) Freeze(ctx context.Context, key, account, reason string) (Change, error) {
+	return b.detailed(ctx, key, book.Operation{Kind: book.Freeze, Account: names.Account(account)}, book.Details{Reason: reason})
 }
 
 // Unfreeze ends a freeze.
-func (b Books) Unfreeze(ctx context.Context, key, account string) (Change, error) {
-	return b.change(ctx, key, book.Operation{Kind: book.Unfreeze, Account: names.Account(account)})
+func (b Books) Unfreeze(ctx context.Context, key, account, reason string) (Change, error) {
+	return b.detailed(ctx, key, book.Operation{Kind: book.Unfreeze, Account: names.Account(account)}, book.Details{Reason: reason})
 }
 
 // Close ends an account whose balance is zero.
@@ -100,6 +117,16 @@ func (b Books) List(ctx context.Context, pageSize int32, pageToken string) ([]bo
 	return accounts, rpc.PageToken(scope, string(accounts[limit-1].Account)), nil
 }
 
+// detailed is change for an operation with details. A zone that does not exist is
+// refused here, since the book knows no zones.
+func (b Books) detailed(ctx context.Context, key string, o book.Operation, details book.Details) (Change, error) {
+	if zone := details.Terms.DayZone; zone != "" && store.Zone(zone) == nil {
+		return Change{}, rpc.InvalidArgument([]rpc.Violation{{Field: "terms.day_zone", Description: "must be the IANA name of a time zone, such as Europe/Berlin"}})
+	}
+	o.Details = details.String()
+	return b.change(ctx, key, o)
+}
+
 // change carries out one operation of the service's own. Its key is derived like
 // a transfer's steps, from the client's key and the step's name alone.
 func (b Books) change(ctx context.Context, key string, o book.Operation) (Change, error) {
@@ -119,7 +146,7 @@ func (b Books) change(ctx context.Context, key string, o book.Operation) (Change
 	if err != nil {
 		return Change{}, err
 	}
-	return Change{Account: account, BalanceAfter: a.BalanceAfter, Replayed: a.Replayed, FirstTime: a.FirstTime}, nil
+	return Change{Account: account, BalanceAfter: a.BalanceAfter, Moved: a.AmountMoved, Replayed: a.Replayed, FirstTime: a.FirstTime}, nil
 }
 
 func (b Books) load(ctx context.Context, id book.AccountID) (book.Account, error) {
@@ -184,7 +211,15 @@ func refused(o book.Operation, reason book.Reason) error {
 	case book.BalanceOverflow:
 		words = " would hold more than a balance can"
 	case book.LimitExceeded:
-		words = " takes no such amount at once"
+		words = " does not allow such an amount at once, or not on this day any more"
+	case book.InsufficientFunds:
+		words = " has not enough money"
+	case book.BalanceBelowFloor:
+		words = " owes more than that overdraft would allow"
+	case book.NotSuspended:
+		return rpc.FailedPrecondition(reason.String(), "there is no suspended refund under this refund key; nothing was done"+sticks)
+	case book.AlreadyReleased:
+		return rpc.FailedPrecondition(reason.String(), "this refund was released from suspense before; nothing was done"+sticks)
 	default:
 		words = " does not allow it (" + reason.String() + ")"
 	}
@@ -196,8 +231,12 @@ func field(kind book.Kind, name string) string {
 	switch {
 	case name == "transfer_key" || name == "step" || name == "kind":
 		return "key"
-	case name == "counterparty" && kind == book.Deposit:
+	case name == "counterparty" && (kind == book.Deposit || kind == book.Withdraw):
 		return "external"
+	case name == "debit_key":
+		return "refund_key"
+	case name == "overdraft" || name == "debit_max" || name == "day_max" || name == "day_zone":
+		return "terms." + name
 	}
 	return name
 }

@@ -7,6 +7,7 @@ import (
 
 	"giro/internal/names"
 	"giro/internal/participant"
+	"giro/internal/participant/book"
 	"giro/internal/participant/local"
 	"giro/internal/rpc"
 	conformancev1 "giro/proto/giro/conformance/v1"
@@ -29,19 +30,19 @@ func (s *Setup) Register(r grpc.ServiceRegistrar) {
 
 // OpenAccount opens an account.
 func (s *Setup) OpenAccount(ctx context.Context, r *conformancev1.OpenAccountRequest) (*conformancev1.OpenAccountResponse, error) {
-	_, err := s.books.Open(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount(), r.GetCurrency())
+	_, err := s.books.Open(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount(), r.GetCurrency(), book.Details{})
 	return &conformancev1.OpenAccountResponse{}, err
 }
 
 // FreezeAccount stops debits and credits; refunds still arrive.
 func (s *Setup) FreezeAccount(ctx context.Context, r *conformancev1.FreezeAccountRequest) (*conformancev1.FreezeAccountResponse, error) {
-	_, err := s.books.Freeze(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount())
+	_, err := s.books.Freeze(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount(), "")
 	return &conformancev1.FreezeAccountResponse{}, err
 }
 
 // UnfreezeAccount ends a freeze.
 func (s *Setup) UnfreezeAccount(ctx context.Context, r *conformancev1.UnfreezeAccountRequest) (*conformancev1.UnfreezeAccountResponse, error) {
-	_, err := s.books.Unfreeze(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount())
+	_, err := s.books.Unfreeze(as(ctx, r.GetTenant()), r.GetKey(), r.GetAccount(), "")
 	return &conformancev1.UnfreezeAccountResponse{}, err
 }
 

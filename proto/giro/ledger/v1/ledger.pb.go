@@ -1203,16 +1203,17 @@ func (x *ListSuspenseResponse) GetNextPageToken() string {
 // SuspendedRefund is a refund whose account could not take it.
 type SuspendedRefund struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// The refund's own key, a UUID.
+	RefundKey string `protobuf:"bytes,1,opt,name=refund_key,json=refundKey,proto3" json:"refund_key,omitempty"`
 	// The transfer that it belongs to.
-	TransferKey string `protobuf:"bytes,1,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	TransferKey string `protobuf:"bytes,2,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
 	// The account that could not take it.
-	Account string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
 	// Minor units.
-	Amount   int64                  `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
-	Currency string                 `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
-	Time     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
-	// It was released to an account.
-	Released      bool   `protobuf:"varint,6,opt,name=released,proto3" json:"released,omitempty"`
+	Amount   int64                  `protobuf:"varint,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	Currency string                 `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
+	Time     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3" json:"time,omitempty"`
+	// The account that it was released to; empty while it is in suspense.
 	ReleasedTo    string `protobuf:"bytes,7,opt,name=released_to,json=releasedTo,proto3" json:"released_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1246,6 +1247,13 @@ func (x *SuspendedRefund) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SuspendedRefund.ProtoReflect.Descriptor instead.
 func (*SuspendedRefund) Descriptor() ([]byte, []int) {
 	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SuspendedRefund) GetRefundKey() string {
+	if x != nil {
+		return x.RefundKey
+	}
+	return ""
 }
 
 func (x *SuspendedRefund) GetTransferKey() string {
@@ -1283,13 +1291,6 @@ func (x *SuspendedRefund) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *SuspendedRefund) GetReleased() bool {
-	if x != nil {
-		return x.Released
-	}
-	return false
-}
-
 func (x *SuspendedRefund) GetReleasedTo() string {
 	if x != nil {
 		return x.ReleasedTo
@@ -1300,8 +1301,8 @@ func (x *SuspendedRefund) GetReleasedTo() string {
 type ReleaseSuspenseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The transfer whose refund was suspended.
-	TransferKey string `protobuf:"bytes,2,opt,name=transfer_key,json=transferKey,proto3" json:"transfer_key,omitempty"`
+	// The suspended refund's key, as ListSuspense gives it.
+	RefundKey string `protobuf:"bytes,2,opt,name=refund_key,json=refundKey,proto3" json:"refund_key,omitempty"`
 	// The account that gets it, open and of the same currency.
 	Account string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
 	// Why, for people. The caller's name is kept with it.
@@ -1347,9 +1348,9 @@ func (x *ReleaseSuspenseRequest) GetKey() string {
 	return ""
 }
 
-func (x *ReleaseSuspenseRequest) GetTransferKey() string {
+func (x *ReleaseSuspenseRequest) GetRefundKey() string {
 	if x != nil {
-		return x.TransferKey
+		return x.RefundKey
 	}
 	return ""
 }
@@ -1522,19 +1523,21 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"y\n" +
 	"\x14ListSuspenseResponse\x129\n" +
 	"\arefunds\x18\x01 \x03(\v2\x1f.giro.ledger.v1.SuspendedRefundR\arefunds\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xef\x01\n" +
-	"\x0fSuspendedRefund\x12!\n" +
-	"\ftransfer_key\x18\x01 \x01(\tR\vtransferKey\x12\x18\n" +
-	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x16\n" +
-	"\x06amount\x18\x03 \x01(\x03R\x06amount\x12\x1a\n" +
-	"\bcurrency\x18\x04 \x01(\tR\bcurrency\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
-	"\breleased\x18\x06 \x01(\bR\breleased\x12\x1f\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf2\x01\n" +
+	"\x0fSuspendedRefund\x12\x1d\n" +
+	"\n" +
+	"refund_key\x18\x01 \x01(\tR\trefundKey\x12!\n" +
+	"\ftransfer_key\x18\x02 \x01(\tR\vtransferKey\x12\x18\n" +
+	"\aaccount\x18\x03 \x01(\tR\aaccount\x12\x16\n" +
+	"\x06amount\x18\x04 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\bcurrency\x18\x05 \x01(\tR\bcurrency\x12.\n" +
+	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1f\n" +
 	"\vreleased_to\x18\a \x01(\tR\n" +
-	"releasedTo\"\xf3\x01\n" +
+	"releasedTo\"\x94\x02\n" +
 	"\x16ReleaseSuspenseRequest\x122\n" +
-	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12C\n" +
-	"\ftransfer_key\x18\x02 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\vtransferKey\x12<\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12d\n" +
+	"\n" +
+	"refund_key\x18\x02 \x01(\tBE\xbaHBr@2>^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$R\trefundKey\x12<\n" +
 	"\aaccount\x18\x03 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12\"\n" +
 	"\x06reason\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x06reason\"\xad\x01\n" +
