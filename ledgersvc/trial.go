@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"time"
 
 	"giro/internal/participant/store"
 	"giro/internal/rpc"
@@ -14,7 +15,7 @@ import (
 // own accounts included, in one snapshot. It is not paged: a page would not be a
 // snapshot.
 func (s *Service) TrialBalance(ctx context.Context, _ *ledgerv1.TrialBalanceRequest) (*ledgerv1.TrialBalanceResponse, error) {
-	balances, readTime, err := s.engine.Store().TrialBalance(ctx, rpc.PrincipalFrom(ctx).Tenant)
+	balances, readTime, err := s.engine.Store().TrialBalance(ctx, rpc.PrincipalFrom(ctx).Tenant, time.Time{})
 	if err != nil {
 		return nil, rpc.Unanswered(ctx, err)
 	}

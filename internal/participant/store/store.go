@@ -65,8 +65,10 @@ type Store interface {
 
 	// TrialBalance gives the balance of every account of a tenant, the
 	// participant's own included, in one snapshot, ordered by currency and
-	// account, with the snapshot's time.
-	TrialBalance(ctx context.Context, tenant names.Tenant) ([]Balance, time.Time, error)
+	// account, with the snapshot's time. With an instant it is as of then, that
+	// instant's lines included; what is under way just now may still belong to an
+	// instant of just now.
+	TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]Balance, time.Time, error)
 
 	// Identity tells the store's incarnation, new when it was created or
 	// restored, and a mark that never falls while it is what it was: every batch
@@ -160,7 +162,9 @@ type AccountFault struct {
 
 // Balance is one account in a trial balance, decimal text, signed.
 type Balance struct {
-	Account  names.Account
+	Account names.Account
+	// Class is the account's; Unclassed for those of the participant's own.
+	Class    book.Class
 	Currency money.Currency
 	Balance  string
 }

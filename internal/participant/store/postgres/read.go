@@ -138,7 +138,7 @@ func (s *Store) report(ctx context.Context, run func(context.Context, pgx.Tx) er
 
 func scanBalance(row pgx.CollectableRow) (tenantBalance, error) {
 	var b tenantBalance
-	err := row.Scan(&b.tenant, &b.Account, &b.Currency, &b.Balance.Balance)
+	err := row.Scan(&b.tenant, &b.Account, &b.Class, &b.Currency, &b.Balance.Balance)
 	return b, err
 }
 
@@ -190,15 +190,19 @@ func scanFault(row pgx.CollectableRow) (store.AccountFault, error) {
 }
 
 // TrialBalance implements store.Store.
-func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]store.Balance, time.Time, error) {
 	var now time.Time
 	var balances []store.Balance
 	err := s.report(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, snapshotTime).Scan(&now); err != nil || tenant == "" {
 			return err
 		}
-		for _, statement := range []string{ownBalances, accountBalances} {
-			some, err := collect(ctx, tx, scanBalance, statement, string(tenant))
+		statements, arguments := []string{ownBalances, accountBalances}, []any{string(tenant)}
+		if !asOf.IsZero() {
+			statements, arguments = []string{ownBalancesAsOf, accountBalancesAsOf}, append(arguments, asOf)
+		}
+		for _, statement := range statements {
+			some, err := collect(ctx, tx, scanBalance, statement, arguments...)
 			if err != nil {
 				return err
 			}
