@@ -40,6 +40,15 @@ type EntryLine struct {
 // EntryLinesMax is the most lines of one entry.
 const EntryLinesMax = 100
 
+// EntryLines gives the lines of a journal entry.
+func (o Operation) EntryLines() ([]EntryLine, error) {
+	lines := o.details().Lines
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("book: %s %s has no lines", o.Kind, o.Key)
+	}
+	return lines, nil
+}
+
 // Weight is an operation's share of BatchSizeMax: by the rows that it writes.
 func (o Operation) Weight() int {
 	if o.Kind != Journal && o.Kind != Reverse {

@@ -18,7 +18,7 @@ import (
 // was lost. Running it again is always safe: what was done replays.
 var ErrTransient = errors.New("store: run the batch again")
 
-// ErrNotFound is returned where an account does not exist.
+// ErrNotFound is returned where an account or an operation does not exist.
 var ErrNotFound = errors.New("store: not found")
 
 // WorkersDefault is how many transactions one engine has under way unless it is
@@ -36,6 +36,9 @@ type Store interface {
 
 	// Lookup answers GetOperation (book.Lookup), from where writes are durable.
 	Lookup(ctx context.Context, operation book.Operation) (book.Answer, error)
+
+	// Operation loads what is stored under a key, or ErrNotFound.
+	Operation(ctx context.Context, id book.ID) (book.Stored, error)
 
 	// Operations lists what is stored, ordered by tenant and key, after the given
 	// place (zero: from the start). Tenant empty: all tenants.

@@ -23,6 +23,20 @@ func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answ
 	return book.Lookup(s.view([]book.Operation{operation}), operation), nil
 }
 
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return book.Stored{}, err
+	}
+	stored, known := s.operations[id]
+	if !known {
+		return book.Stored{}, store.ErrNotFound
+	}
+	return stored, nil
+}
+
 // Operations implements store.Store.
 func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
 	s.mu.Lock()

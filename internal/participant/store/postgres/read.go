@@ -45,16 +45,30 @@ func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], state
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
 	v := &book.View{Operations: map[book.ID]book.Stored{}}
-	if operation.Tenant.Valid() {
-		stored, err := query(ctx, s, scanOperation, lookupOperation, string(operation.Tenant), place(operation.Key))
-		if err != nil {
-			return book.Answer{}, fmt.Errorf("lookup: %w", err)
-		}
-		for _, o := range stored {
-			v.Operations[o.ID()] = o
-		}
+	stored, err := s.Operation(ctx, operation.ID())
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return book.Answer{}, err
+	default:
+		v.Operations[operation.ID()] = stored
 	}
 	return book.Lookup(v, operation), nil
+}
+
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	if !id.Tenant.Valid() {
+		return book.Stored{}, store.ErrNotFound
+	}
+	stored, err := query(ctx, s, scanOperation, lookupOperation, string(id.Tenant), place(id.Key))
+	if err != nil {
+		return book.Stored{}, fmt.Errorf("look up: %w", err)
+	}
+	if len(stored) == 0 {
+		return book.Stored{}, store.ErrNotFound
+	}
+	return stored[0], nil
 }
 
 // Operations implements store.Store.

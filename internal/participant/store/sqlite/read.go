@@ -52,16 +52,27 @@ func (r *readStatements) texts() []prepared {
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
 	v := &book.View{Operations: map[book.ID]book.Stored{}}
-	id := operation.ID()
-	stored, err := scanOperation(s.read.operation.QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	stored, err := s.Operation(ctx, operation.ID())
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
-		return book.Answer{}, fmt.Errorf("lookup: %w", classify(err))
+		return book.Answer{}, err
 	default:
-		v.Operations[id] = stored
+		v.Operations[operation.ID()] = stored
 	}
 	return book.Lookup(v, operation), nil
+}
+
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	stored, err := scanOperation(s.read.operation.QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	if errors.Is(err, sql.ErrNoRows) {
+		return book.Stored{}, store.ErrNotFound
+	}
+	if err != nil {
+		return book.Stored{}, fmt.Errorf("look up: %w", classify(err))
+	}
+	return stored, nil
 }
 
 // Operations implements store.Store.
