@@ -229,6 +229,9 @@ func (c *check) repeats(o *pb.Operation, first *pb.Answer) {
 	}
 }
 
+// amountNeeded is the largest amount of most rules.
+const amountNeeded = 10_000
+
 // account is one of the check's tenant.
 type account struct {
 	tenant, name, currency string
@@ -236,6 +239,9 @@ type account struct {
 
 // open opens an account without money.
 func (c *check) open(name, currency string) account {
+	if limit := c.peer.describe.GetAmountMax(); limit < amountNeeded {
+		c.notRun("it needs amounts of up to %d, and Describe allows %d", amountNeeded, limit)
+	}
 	a := account{c.tenant, name, currency}
 	c.setup("OpenAccount "+name, func(ctx context.Context, key string) error {
 		_, err := c.peer.setup.OpenAccount(ctx, &conformancev1.OpenAccountRequest{Tenant: c.tenant, Key: key, Account: name, Currency: currency})
