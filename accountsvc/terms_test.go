@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"giro/internal/names"
+	"giro/internal/rpc"
 	"giro/internal/stepkey"
 	accountv1 "giro/proto/giro/account/v1"
 	participantv1 "giro/proto/giro/participant/v1"
@@ -137,6 +138,20 @@ func TestStatementPagesBelongTogether(t *testing.T) {
 		_, err := f.client.GetStatement(ctx, wrong)
 		refused(t, name, err, codes.InvalidArgument, "REQUEST_INVALID")
 	}
+	forged := func(parts ...string) string {
+		return rpc.PageToken("statement/acme/alice/0/0", parts...)
+	}
+	for name, token := range map[string]string{
+		"a currency that is none": forged("0", "0", "9", "0", "0", "\xff\xfe"),
+		"a number below zero":     forged("0", "-1", "9", "0", "0", "USD"),
+		"a time before all":       forged("-9223372036854775808", "0", "9", "0", "0", "USD"),
+		"a time after all":        forged("9223372036854775807", "0", "9", "0", "0", "USD"),
+		"an end before the start": forged("0", "9", "1", "0", "0", "USD"),
+		"words":                   forged("a", "b", "c", "d", "e", "USD"),
+	} {
+		_, err := f.client.GetStatement(ctx, &accountv1.GetStatementRequest{Account: "alice", PageToken: token})
+		refused(t, "a forged token with "+name, err, codes.InvalidArgument, "REQUEST_INVALID")
+	}
 	_, err = f.as("other").client.GetStatement(ctx, &accountv1.GetStatementRequest{Account: "alice"})
 	refused(t, "another tenant's", err, codes.NotFound, "ACCOUNT_NOT_FOUND")
 }
@@ -179,5 +194,33 @@ func TestC60SuspenseIsReleasedOnce(t *testing.T) {
 	sums, err := f.engine.Store().Sums(ctx, "acme")
 	if err != nil || len(sums.Faults) > 0 || sums.Currencies[0].Total != "0" {
 		t.Error(sums, err)
+	}
+}
+
+// TestGetOperationFindsWhatTheListGave, the participant's own operations too.
+func TestGetOperationFindsWhatTheListGave(t *testing.T) {
+	f := fresh(t)
+	ctx := t.Context()
+	f.suspend("t1", "gone", 40)
+	if _, err := f.client.OpenAccount(ctx, &accountv1.OpenAccountRequest{Key: "o", Account: "alice", Currency: "USD",
+		Terms: &accountv1.Terms{Overdraft: 5}, Holder: map[string]string{"customer": "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.client.Withdraw(ctx, &accountv1.WithdrawRequest{Key: "w", Account: "alice", Amount: 5, Currency: "USD", External: "bank"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.client.Freeze(ctx, &accountv1.FreezeRequest{Key: "f", Account: "alice", Reason: "lost"}); err != nil {
+		t.Fatal(err)
+	}
+	participant := participantv1.NewParticipantServiceClient(f.conn)
+	listed, err := participant.ListOperations(ctx, &participantv1.ListOperationsRequest{Tenant: "acme"})
+	if err != nil || len(listed.GetOperations()) < 7 {
+		t.Fatal(listed, err)
+	}
+	for _, o := range listed.GetOperations() {
+		found, err := participant.GetOperation(ctx, &participantv1.GetOperationRequest{Operation: o.GetOperation()})
+		if err != nil || found.GetAnswer().GetOutcome() != o.GetAnswer().GetOutcome() {
+			t.Errorf("%s: %v, %v", o.GetOperation().GetStep(), found, err)
+		}
 	}
 }

@@ -92,6 +92,8 @@ func TestJournal(t *testing.T) {
 	}
 	_, err = reverse("r3", "e1")
 	wantReason(t, "twice", err, codes.FailedPrecondition, "ALREADY_REVERSED")
+	_, err = reverse("r2", "never")
+	wantReason(t, "a used key with an entry that is none", err, codes.AlreadyExists, "OPERATION_KEY_REUSED")
 	for _, account := range []string{"cash", "owed", "fees"} {
 		if b := f.balance(account); b != 0 {
 			t.Errorf("%s has %d after the reversal", account, b)

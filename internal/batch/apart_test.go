@@ -106,3 +106,50 @@ func TestKeysAreNeverInTwoBatchesAtOnce(t *testing.T) {
 
 // twoKeys are of few, so that items meet.
 func twoKeys(item int) []uint64 { return []uint64{uint64(item % 7), uint64(100 + item%5)} }
+
+// TestWhoLeavesWakesWhoWaitedBehind: an item that shares nothing with what runs goes
+// at once when the one before it has left.
+func TestWhoLeavesWakesWhoWaitedBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		q := batch.New(batch.Config{Workers: 2, WeightMax: 10, WaitersMax: 100}, nil, g.run)
+		q.KeepApart(func(item int) []uint64 {
+			if item == 12 {
+				return []uint64{1, 2}
+			}
+			return []uint64{uint64(item)}
+		})
+		askInOrder(q, 1)
+		wantStart(t, g, 1)
+		ctx, leave := context.WithCancel(context.Background())
+		ask(ctx, q, 12) // waits for 1
+		synctest.Wait()
+		last := ask(context.Background(), q, 2) // behind 12
+		wantNoStart(t, g)
+		leave()
+		wantStart(t, g, 2)
+		g.release <- nil
+		g.release <- nil
+		wantAnswer(t, last, 20, nil)
+	})
+}
+
+// TestOneKeyDoesNotFillTheQueue: those who wait for what is held have half of it.
+func TestOneKeyDoesNotFillTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		q := batch.New(batch.Config{Workers: 2, WeightMax: 10, WaitersMax: 4}, nil, g.run)
+		q.KeepApart(lastDigit)
+		answers := askInOrder(q, 1, 11, 21)
+		wantStart(t, g, 1)
+		wantAnswer(t, askInOrder(q, 31)[0], 0, batch.ErrFull)
+		other := askInOrder(q, 2)
+		wantStart(t, g, 2)
+		g.release <- nil
+		g.release <- nil
+		wantStart(t, g, 11, 21)
+		g.release <- nil
+		wantAnswer(t, answers[2], 210, nil)
+		wantAnswer(t, other[0], 20, nil)
+	})
+}

@@ -92,7 +92,10 @@ func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
 	case q.closed:
 		q.mu.Unlock()
 		return none, ErrClosed
-	case len(q.waiting) >= q.config.WaitersMax:
+	case len(q.waiting) >= q.config.WaitersMax,
+		len(q.waiting) >= q.config.WaitersMax/2 && anyIn(e.keys, q.held):
+		// The second half is for those who do not wait for what is held: one key must
+		// not keep all others out.
 		q.mu.Unlock()
 		return none, ErrFull
 	}
@@ -115,6 +118,9 @@ func (q *Queue[T, R]) leave(e *entry[T, R]) {
 	defer q.mu.Unlock()
 	if i := slices.Index(q.waiting, e); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
+		if len(e.keys) > 0 {
+			q.hire() // somebody may have waited behind it
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func amend(a Account, o Operation) Account {
 // the day, and its zone is the same.
 func (a *Account) agree(t Terms) {
 	if a.DayMax == 0 || a.DayZone != t.DayZone {
-		a.SpentOn, a.Spent = 0, 0
+		a.SpentOn, a.Spent, a.DayFrom = 0, 0, a.Seq
 	}
 	a.Floor, a.DebitMax, a.DayMax, a.DayZone = -t.Overdraft, t.DebitMax, t.DayMax, t.DayZone
 	if !a.Class.Floored() {

@@ -277,6 +277,9 @@ type Account struct {
 	// SpentOn is the day, in DayZone, on which Spent was taken; see DayMax.
 	SpentOn int64
 	Spent   money.Minor
+	// DayFrom is the number of the last line that Spent does not count: what was
+	// taken before a limit was agreed.
+	DayFrom int64
 	// StateReason says why it is frozen, or was unfrozen.
 	StateReason string
 	// Holder is what is kept about the holder, as the text of Details.

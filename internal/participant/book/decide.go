@@ -135,9 +135,12 @@ func Decide(v *View, operations []Operation, limits Limits) ([]Answer, Changes) 
 // behind.
 func Lookup(v *View, o Operation) Answer {
 	if o.Kind == Cancel || o.Kind == 0 {
-		o.Kind = kindOfStep(o.Step)
+		o.Kind = KindOfStep(o.Step)
 	}
 	if stored, known := v.Operations[o.ID()]; known {
+		if !stored.Kind.Protocol() {
+			o.Details = stored.Details // which the protocol has no field for
+		}
 		return replay(stored, o)
 	}
 	if violations := ValidateIdentity(o); len(violations) > 0 {
@@ -169,7 +172,7 @@ func (d *decision) answer(o Operation) Answer {
 	}
 	switch o.Kind {
 	case Cancel:
-		return Answer{Stored: d.tombstone(o, kindOfStep(o.Step), o.Key)}
+		return Answer{Stored: d.tombstone(o, KindOfStep(o.Step), o.Key)}
 	case Refund:
 		return d.refund(o)
 	case Open:

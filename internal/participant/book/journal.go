@@ -118,18 +118,22 @@ func (d *decision) journal(o Operation) Answer {
 			return d.refuse(o, reason)
 		}
 	}
+	// One time for all lines, or an entry could be cut in half by an instant.
 	at, moved := d.view.Now, money.Minor(0)
+	for _, l := range lines {
+		if last := d.view.Accounts[AccountID{o.Tenant, l.Account}].UpdatedAt; last.After(at) {
+			at = last
+		}
+	}
 	for i, l := range lines {
 		account := d.view.Accounts[AccountID{o.Tenant, l.Account}]
+		account.UpdatedAt = at
 		entry := Entry{Against: JournalEntry, Delta: l.Delta}
 		account = d.book(account, &entry)
 		amount := max(l.Delta, -l.Delta)
 		line := Operation{Kind: JournalLine, Tenant: o.Tenant, TransferKey: o.TransferKey, Step: JournalLine.String(),
 			Key: lineKey(o, i), Account: l.Account, Amount: amount, Currency: o.Currency}
-		d.store(account.UpdatedAt, Stored{Operation: line, Outcome: Applied, AmountMoved: amount, BalanceAfter: account.Balance, Entry: entry})
-		if account.UpdatedAt.After(at) {
-			at = account.UpdatedAt
-		}
+		d.store(at, Stored{Operation: line, Outcome: Applied, AmountMoved: amount, BalanceAfter: account.Balance, Entry: entry})
 		if l.Delta > 0 {
 			moved += l.Delta // at most AmountMax, which was judged before
 		}

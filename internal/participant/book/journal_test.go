@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"giro/internal/money"
 	"giro/internal/names"
@@ -149,4 +150,21 @@ func TestTheLargestEntryFitsIntoATransaction(t *testing.T) {
 	stolen := op(book.Credit, "j")
 	stolen.Account, stolen.Key = "a0", stepkey.Derive(stepkey.V1, "t1", "j", "journal-line-1")
 	wantEach(t, w, stolen, book.Applied, entry("j", lines...), book.KeyReused)
+}
+
+// TestAnEntryHasOneTime, whatever its accounts have seen: no instant cuts it in half.
+func TestAnEntryHasOneTime(t *testing.T) {
+	w := chart()
+	late := w.accounts[book.AccountID{Tenant: "t1", Account: "fees"}]
+	late.UpdatedAt = start.Add(time.Hour)
+	w.accounts[late.AccountID] = late
+	posted := entry("1", "cash", -5, "fees", 5)
+	wantEach(t, w, posted, book.Applied)
+	times := map[time.Time]bool{}
+	for _, o := range w.ops {
+		times[o.FirstTime] = true
+	}
+	if len(times) != 1 || !times[late.UpdatedAt] {
+		t.Errorf("its rows have the times %v", times)
+	}
 }

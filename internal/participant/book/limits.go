@@ -23,7 +23,7 @@ func (d *decision) take(o Operation, account Account, against names.Account) Ans
 // giveBack has a debit that is refunded on its own day not count towards that
 // day's limit.
 func (d *decision) giveBack(account Account, debit Stored) Account {
-	if account.DayMax > 0 && account.SpentOn == d.dayOf(debit.FirstTime, account) {
+	if account.DayMax > 0 && debit.Seq > account.DayFrom && account.SpentOn == d.dayOf(debit.FirstTime, account) {
 		account.Spent -= min(account.Spent, debit.AmountMoved)
 		d.amended[account.AccountID] = true
 	}
@@ -42,7 +42,14 @@ func (d *decision) overDayMax(account Account, amount money.Minor) bool {
 	return amount > left
 }
 
-func (d *decision) today(account Account) int64 { return d.dayOf(d.view.Now, account) }
+// today is the day of the account's next line, which never comes before its last.
+func (d *decision) today(account Account) int64 {
+	now := d.view.Now
+	if account.UpdatedAt.After(now) {
+		now = account.UpdatedAt
+	}
+	return d.dayOf(now, account)
+}
 
 func (d *decision) dayOf(t time.Time, account Account) int64 {
 	var zone *time.Location

@@ -215,3 +215,37 @@ func TestDetailsThatCannotBe(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestWhatADaysLimitDidNotCountGivesNoRoom: a debit from before the limit, or from
+// before its zone was changed, was never counted.
+func TestWhatADaysLimitDidNotCountGivesNoRoom(t *testing.T) {
+	w := newWorld(account("a", 1000))
+	wantEach(t, w,
+		amountOf(op(book.Debit, "1"), 100), book.Applied,
+		terms("t", book.Terms{DayMax: 50}), book.Applied,
+		amountOf(op(book.Debit, "2"), 50), book.Applied,
+		amountOf(op(book.Refund, "1"), 100), book.Applied,
+		amountOf(op(book.Debit, "3"), 1), book.LimitExceeded,
+		terms("u", book.Terms{DayMax: 50, DayZone: "Asia/Tokyo"}), book.Applied,
+		amountOf(op(book.Debit, "4"), 50), book.Applied,
+		amountOf(op(book.Refund, "2"), 50), book.Applied,
+		amountOf(op(book.Debit, "5"), 1), book.LimitExceeded,
+		amountOf(op(book.Refund, "4"), 50), book.Applied,
+		amountOf(op(book.Debit, "6"), 50), book.Applied,
+	)
+}
+
+// TestAClockSetBackOverMidnightBeginsNoDayAnew.
+func TestAClockSetBackOverMidnightBeginsNoDayAnew(t *testing.T) {
+	w := newWorld(account("a", 1000))
+	midnight := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) { w.now = midnight.Add(d - time.Second) } // a batch is a second later
+	at(-20 * time.Second)
+	wantEach(t, w, terms("t", book.Terms{DayMax: 50}), book.Applied, amountOf(op(book.Debit, "1"), 50), book.Applied)
+	at(2 * time.Second)
+	wantEach(t, w, amountOf(op(book.Debit, "2"), 50), book.Applied)
+	at(-6 * time.Second)
+	wantEach(t, w, amountOf(op(book.Debit, "3"), 1), book.LimitExceeded)
+	at(10 * time.Second)
+	wantEach(t, w, amountOf(op(book.Debit, "4"), 1), book.LimitExceeded)
+}

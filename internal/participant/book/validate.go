@@ -125,7 +125,7 @@ func external(k Kind) bool { return k == Deposit || k == Withdraw }
 func Differing(stored Stored, asked Operation) []string {
 	kind := asked.Kind
 	if kind == Cancel {
-		kind = kindOfStep(asked.Step)
+		kind = KindOfStep(asked.Step)
 	}
 	var fields []string
 	differ := func(name string, different bool) {
@@ -162,8 +162,9 @@ func differingDebit(debit Stored, refund Operation) []string {
 	return Differing(debit, asked)
 }
 
-func kindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, Reverse} {
+// KindOfStep is the kind that is stored under a step's name, or 0.
+func KindOfStep(step string) Kind {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, JournalLine, Reverse} {
 		if k.String() == step {
 			return k
 		}

@@ -22,22 +22,31 @@ func (b Books) Post(ctx context.Context, key, currency string, lines []book.Entr
 func (b Books) Reverse(ctx context.Context, key, entryKey, reason string) (Change, error) {
 	tenant := rpc.PrincipalFrom(ctx).Tenant
 	id := book.ID{Tenant: tenant, Key: stepkey.Derive(stepkey.V1, tenant, names.TransferKey(entryKey), book.Journal.String())}
-	// The entry never changes, so what is read now is what the book will find.
-	entry, err := b.engine.Store().Operation(ctx, id)
+	reversal := book.Operation{Kind: book.Reverse, DebitKey: id.Key}
+	// A key that is used up is answered whatever the entry; its lines are known.
+	own := book.ID{Tenant: tenant, Key: stepkey.Derive(stepkey.V1, tenant, names.TransferKey(key), book.Reverse.String())}
+	stored, err := b.engine.Store().Operation(ctx, own)
+	sign := money.Minor(1)
+	if errors.Is(err, store.ErrNotFound) {
+		// The entry never changes, so what is read now is what the book will find.
+		sign = -1
+		stored, err = b.engine.Store().Operation(ctx, id)
+	}
 	if errors.Is(err, store.ErrNotFound) {
 		return Change{}, rpc.NotFound(book.NoJournalEntry.String(), fmt.Sprintf("there is no journal entry under the key %q; nothing was done, and this key is not used up", entryKey))
 	}
 	if err != nil {
 		return Change{}, rpc.Unanswered(ctx, err)
 	}
-	lines, err := entry.EntryLines()
-	if err != nil {
-		return Change{}, rpc.Unanswered(ctx, err)
+	lines, err := stored.EntryLines()
+	if err != nil { // somebody cancelled the key at the participant's own edge
+		return Change{}, refused(reversal, book.NoJournalEntry)
 	}
 	for i := range lines {
-		lines[i].Delta = -lines[i].Delta
+		lines[i].Delta *= sign
 	}
-	return b.entry(ctx, key, book.Operation{Kind: book.Reverse, Currency: entry.Currency, DebitKey: id.Key}, book.Details{Lines: lines, Reason: reason})
+	reversal.Currency = stored.Currency
+	return b.entry(ctx, key, reversal, book.Details{Lines: lines, Reason: reason})
 }
 
 // entry is change for what is not of one account.

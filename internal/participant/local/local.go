@@ -221,6 +221,10 @@ func refused(o book.Operation, reason book.Reason) error {
 	case book.BalanceNotZero:
 		words = " is open and its balance is not zero: move the money out before it is closed"
 	case book.CurrencyMismatch:
+		if o.Currency == "" {
+			words = " is kept in another currency"
+			break
+		}
 		words = " is kept in a currency other than " + string(o.Currency)
 	case book.BalanceOverflow:
 		words = " would hold more than a balance can"

@@ -142,10 +142,8 @@ func (s *Server) GetOperation(ctx context.Context, r *participantv1.GetOperation
 
 // localKind is the participant's own operation that a step names.
 func localKind(step string) book.Kind {
-	for _, k := range []book.Kind{book.Open, book.Deposit, book.Freeze, book.Unfreeze, book.Close} {
-		if k.String() == step {
-			return k
-		}
+	if kind := book.KindOfStep(step); kind != 0 && !kind.Protocol() {
+		return kind
 	}
 	return noKind
 }

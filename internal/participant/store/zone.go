@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"sync"
 	"time"
 	_ "time/tzdata" // so that every machine knows the same zones
@@ -10,13 +11,22 @@ import (
 // does not exist.
 var zones sync.Map
 
+// proper leaves out what some machines have among their zones and others have not.
+func proper(name string) bool {
+	switch name {
+	case "", "Local", "localtime", "posixrules", "Factory":
+		return false
+	}
+	return !strings.HasPrefix(name, "posix/") && !strings.HasPrefix(name, "right/")
+}
+
 // Zone gives a time zone by its IANA name, or nil if there is none.
 func Zone(name string) *time.Location {
 	if known, ok := zones.Load(name); ok {
 		return known.(*time.Location)
 	}
 	zone, err := time.LoadLocation(name)
-	if err != nil || name == "" || name == "Local" {
+	if err != nil || !proper(name) {
 		// It is not kept: names that are not zones are without end.
 		return nil
 	}

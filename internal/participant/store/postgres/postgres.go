@@ -29,6 +29,10 @@ const (
 	applyConnsMin = store.WorkersDefault + 1
 	// readConnsMin is how many connections reads have at the least.
 	readConnsMin = 2
+	// spanConnsMax is how many statements are begun at once, and spanLockMax how long
+	// each waits for its account, in PostgreSQL's words.
+	spanConnsMax = 2
+	spanLockMax  = "500ms"
 	// reportConnsMax is how many reports run at once.
 	reportConnsMax = 2
 )
@@ -51,6 +55,9 @@ type Store struct {
 	hot *pgpool.Pool
 	// reads serves look-ups and lists, by index alone.
 	reads *pgpool.Pool
+	// spans serves Span, which waits for an account that somebody is changing: few
+	// at a time, so that one account keeps no other reader waiting.
+	spans *pgpool.Pool
 	// reports serves Sums and TrialBalance, with whatever plan is best.
 	reports *pgpool.Pool
 }
@@ -71,7 +78,7 @@ var hotSettings = map[string]string{
 // connections for operations and reads together: reads have a quarter, at least
 // 2, and operations the rest, at least one more than an engine's workers; less
 // than 5 counts as 5. An engine with more workers than the default needs more.
-// Reports have 2 beside those. Open refuses a schema that this binary cannot
+// The beginning of statements, and reports, have 2 each beside those. Open refuses a schema that this binary cannot
 // serve; no connection leads to a standby, or to a database whose commits are not
 // durable.
 func Open(ctx context.Context, url string) (*Store, error) {
@@ -92,6 +99,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	}{
 		{&s.hot, apply, hotSettings},
 		{&s.reads, reads, bounded(hotSettings, readSecondsMax)},
+		{&s.spans, spanConnsMax, waiting(bounded(hotSettings, readSecondsMax))},
 		{&s.reports, reportConnsMax, bounded(nil, reportSecondsMax)},
 	} {
 		if *kind.pool, err = config.Open(ctx, kind.size, kind.settings); err != nil {
@@ -115,6 +123,12 @@ func bounded(settings map[string]string, seconds int) map[string]string {
 		settings = map[string]string{}
 	}
 	settings["statement_timeout"] = fmt.Sprint(seconds * 1000)
+	return settings
+}
+
+// waiting bounds the wait for a row.
+func waiting(settings map[string]string) map[string]string {
+	settings["lock_timeout"] = spanLockMax
 	return settings
 }
 
@@ -145,7 +159,7 @@ func migration(url string, run func(*sql.DB) ([]schema.Applied, error)) ([]schem
 // Close implements store.Store. It waits for the transactions under way, but not
 // for ever.
 func (s *Store) Close() error {
-	if err := pgpool.Close(s.hot, s.reads, s.reports); err != nil {
+	if err := pgpool.Close(s.hot, s.reads, s.spans, s.reports); err != nil {
 		return fmt.Errorf("close books: %w", err)
 	}
 	return nil

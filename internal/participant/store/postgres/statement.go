@@ -28,11 +28,16 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 	if to.IsZero() {
 		to = never
 	}
-	err := s.reads.With(ctx, (readSecondsMax+1)*time.Second, func(ctx context.Context, c *pgpool.Conn) error {
-		return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
-			span, err = spanOf(ctx, tx, id, from, to)
+	err := s.spans.With(ctx, (readSecondsMax+1)*time.Second, func(ctx context.Context, c *pgpool.Conn) (err error) {
+		if err := c.Begin(ctx); err != nil {
 			return err
-		})
+		}
+		if span, err = spanOf(ctx, c, id, from, to); err != nil {
+			return err
+		}
+		// Nothing was changed: a COMMIT would only hold the account for longer.
+		_, err = c.Exec(ctx, "rollback")
+		return err
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		err = fmt.Errorf("statement: %w", classify(err))
@@ -40,7 +45,7 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 	return span, err
 }
 
-func spanOf(ctx context.Context, tx pgx.Tx, id book.AccountID, from, to time.Time) (store.Span, error) {
+func spanOf(ctx context.Context, tx *pgpool.Conn, id book.AccountID, from, to time.Time) (store.Span, error) {
 	var span store.Span
 	accounts, err := collect(ctx, tx, scanAccount, waitForLines, string(id.Tenant), string(id.Account))
 	if err != nil {
@@ -61,7 +66,7 @@ func spanOf(ctx context.Context, tx pgx.Tx, id book.AccountID, from, to time.Tim
 }
 
 // lastOf reads the last line before an instant, zero where there is none.
-func lastOf(ctx context.Context, tx pgx.Tx, id book.AccountID, before time.Time) (store.Place, money.Minor, error) {
+func lastOf(ctx context.Context, tx *pgpool.Conn, id book.AccountID, before time.Time) (store.Place, money.Minor, error) {
 	var place store.Place
 	var balance money.Minor
 	err := tx.QueryRow(ctx, lastBefore, string(id.Tenant), string(id.Account), before).Scan(&place.Time, &place.Seq, &balance)

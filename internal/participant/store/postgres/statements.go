@@ -8,7 +8,7 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 const detailedColumns = operationColumns + `, details`
 
 const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
-	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class`
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class, day_from`
 
 // markSlots is how many counters the migration makes.
 const markSlots = 64
@@ -34,7 +34,7 @@ const (
 	// The rows are locked after they are sorted: in the one global order. NO KEY,
 	// since no key of an account ever changes.
 	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at,
-			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder, a.class
+			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder, a.class, a.day_from
 		from unnest($1::text[], $2::text[]) as asked (tenant, account)
 		join accounts a on a.tenant = asked.tenant and a.account = asked.account
 		order by a.tenant, a.account for no key update of a`
@@ -44,7 +44,7 @@ const (
 	openAccounts = `insert into accounts (` + accountColumns + `)
 		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
 			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[], $17::smallint[])`
+			$15::text[], $16::text[], $17::smallint[], $18::bigint[])`
 
 	addOperations = `insert into operations (` + operationColumns + `)
 		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
@@ -70,10 +70,10 @@ const (
 	amendAccounts = `update accounts a set balance = changed.balance, floor = changed.floor, state = changed.state,
 			seq = changed.seq, updated_at = changed.updated_at, debit_max = changed.debit_max, day_max = changed.day_max,
 			day_zone = changed.day_zone, spent_on = changed.spent_on, spent = changed.spent,
-			state_reason = changed.state_reason, holder = changed.holder
+			state_reason = changed.state_reason, holder = changed.holder, day_from = changed.day_from
 		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
 			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[], $17::smallint[]) as changed (` + accountColumns + `)
+			$15::text[], $16::text[], $17::smallint[], $18::bigint[]) as changed (` + accountColumns + `)
 		where a.tenant = changed.tenant and a.account = changed.account`
 
 	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
@@ -92,8 +92,10 @@ const (
 		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
 
 	// waitForLines waits for whoever is changing the account: what then begins has a
-	// later time.
-	waitForLines = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text for share`
+	// later time. It locks as writers do, since readers that share a lock go past a
+	// writer that waits, and would keep it waiting.
+	waitForLines = `select ` + accountColumns + ` from accounts
+		where tenant = $1::text and account = $2::text for no key update`
 
 	lastBefore = `select first_time, seq, balance_after from operations
 		where tenant = $1::text and booked = $2::text and seq > 0 and first_time < $3::timestamptz

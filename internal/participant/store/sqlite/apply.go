@@ -16,7 +16,7 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 	booked, against, delta, seq, details`
 
 const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
-	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class`
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class, day_from`
 
 // Row by row: in one process a prepared statement costs microseconds, and the
 // write lock is held already.
@@ -37,10 +37,10 @@ func (w *writeStatements) texts() []prepared {
 		{&w.addOperation, `insert into operations (` + operationColumns + `)
 			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.addEvent, `insert into events (created_at, tenant, id, type, key) values (?, ?, ?, ?, ?)`},
-		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.changeAccount, `update accounts set balance = ?, seq = ?, updated_at = ? where tenant = ? and account = ?`},
 		{&w.amendAccount, `update accounts set balance = ?, seq = ?, updated_at = ?, floor = ?, state = ?, debit_max = ?, day_max = ?,
-			day_zone = ?, spent_on = ?, spent = ?, state_reason = ?, holder = ? where tenant = ? and account = ?`},
+			day_zone = ?, spent_on = ?, spent = ?, day_from = ?, state_reason = ?, holder = ? where tenant = ? and account = ?`},
 		{&w.raiseMark, `update meta set batches = batches + 1 where id = 1`},
 	}
 }
@@ -169,7 +169,7 @@ func (s *Store) saveAccounts(ctx context.Context, tx *sql.Tx, changes book.Chang
 		}},
 		{"amend account", s.write.amendAccount, changes.Amended, func(a book.Account) []any {
 			return []any{int64(a.Balance), a.Seq, a.UpdatedAt.UnixMicro(), int64(a.Floor), a.State, int64(a.DebitMax), int64(a.DayMax),
-				a.DayZone, a.SpentOn, int64(a.Spent), a.StateReason, a.Holder, a.Tenant, a.Account}
+				a.DayZone, a.SpentOn, int64(a.Spent), a.DayFrom, a.StateReason, a.Holder, a.Tenant, a.Account}
 		}},
 	} {
 		statement := tx.StmtContext(ctx, part.statement)

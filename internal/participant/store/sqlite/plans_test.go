@@ -20,7 +20,7 @@ func TestPlans(t *testing.T) {
 	checkPlans(t, db)
 	for _, statement := range []string{
 		`create temp table n as with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000) select i from n`,
-		`insert into accounts select 'acme', 'a' || i, 'USD', 10, 0, 1, 1, 0, 0, 0, 0, '', 0, 0, '', '', 0 from n`,
+		`insert into accounts select 'acme', 'a' || i, 'USD', 10, 0, 1, 1, 0, 0, 0, 0, '', 0, 0, '', '', 0, 0 from n`,
 		`insert into operations select 'acme', randomblob(16), 't' || i, 'refund', 3, 'a' || i, 10, 'USD', 'x/y',
 			randomblob(16), 1, 0, 10, 10, 1, null, 0, 0, 0, 'a' || i, 'clearing:x', 10, 1, '' from n`,
 		`analyze`,

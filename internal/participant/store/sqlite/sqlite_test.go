@@ -74,7 +74,7 @@ func TestC08Guards(t *testing.T) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	must(`insert into accounts values ('acme', 'alice', 'USD', 0, 0, 1, 0, 0, 0, 0, 0, '', 0, 0, '', '', 0)`)
+	must(`insert into accounts values ('acme', 'alice', 'USD', 0, 0, 1, 0, 0, 0, 0, 0, '', 0, 0, '', '', 0, 0)`)
 	must(fmt.Sprintf(insert, 3, 1, "x'01'", 1)) // the first refund of the debit
 	must(fmt.Sprintf(insert, 3, 1, "x'01'", 2)) // a second one that was refused
 	must(fmt.Sprintf(insert, 1, 0, "null", 3))  // a tombstone has no amount
@@ -98,7 +98,7 @@ func TestFaultsAreFound(t *testing.T) {
 	defer s.Close()
 	insert := func(account string, balance int64, lines ...int64) {
 		t.Helper()
-		if _, err := db.Exec(`insert into accounts values ('acme', ?, 'USD', ?, ?, 1, ?, 0, 0, 0, 0, '', 0, 0, '', '', 0)`, account, balance, balance, len(lines)); err != nil {
+		if _, err := db.Exec(`insert into accounts values ('acme', ?, 'USD', ?, ?, 1, ?, 0, 0, 0, 0, '', 0, 0, '', '', 0, 0)`, account, balance, balance, len(lines)); err != nil {
 			t.Fatal(err)
 		}
 		for i, amount := range lines {

@@ -207,16 +207,11 @@ func testStatement(b *books) {
 // the same each time that it is read, and each is sound.
 func testStatementStable(b *books) {
 	b.fund(tenant, "alice", 100_000)
-	ended := make(chan struct{})
+	const adders, each = 4, 60
 	var adding sync.WaitGroup
-	for w := range 4 {
+	for w := range adders {
 		adding.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-ended:
-					return
-				default:
-				}
+			for i := range each {
 				key := names.TransferKey(fmt.Sprintf("t-%d-%d", w, i))
 				if _, err := applyAgain(b.store, []book.Operation{on(tenant, book.Debit, key, "alice", 1)}); err != nil {
 					b.t.Error(err)
@@ -238,8 +233,9 @@ func testStatementStable(b *books) {
 			b.t.Fatalf("up to %s: %d lines to %d, then %d lines to %d", now, len(lines), first.Closing, len(later), again.Closing)
 		}
 	}
-	close(ended)
 	adding.Wait()
+	whole, lines := b.span("alice", time.Time{}, time.Time{}, 100)
+	b.wantLines(whole, lines, adders*each+1)
 }
 
 // testSuspense: what is in suspense is listed, and leaves it once, for an account of

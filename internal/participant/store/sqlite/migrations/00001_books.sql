@@ -63,6 +63,7 @@ create table accounts (
     state_reason text    not null default '',
     holder       text    not null default '',
     class        integer not null default 0,
+    day_from     integer not null default 0,
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 ) strict, without rowid;
