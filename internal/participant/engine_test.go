@@ -161,7 +161,8 @@ func TestFullQueue(t *testing.T) {
 		g.pass(f.calls.Load())
 		return next.Apply(ctx, o, l)
 	}
-	e := engine(t, f, Config{Workers: 1, WaitersMax: 2})
+	// All are of one account, and who waits for one that is held has half the queue.
+	e := engine(t, f, Config{Workers: 1, WaitersMax: 4})
 	results := applyAll(e, []string{"first"})
 	<-g.entered
 	results = append(results, applyAll(e, []string{"a", "b"})...)
