@@ -66,6 +66,15 @@ func fileSystem(mounts, dir string) string {
 	return kind
 }
 
+// checkDisk refuses a folder in memory, where nothing that is forced to the disk
+// takes time.
+func checkDisk(kind string) error {
+	if kind == "tmpfs" || kind == "ramfs" {
+		return fmt.Errorf("the database would lie in memory (%s): give a folder on a disk with --dir", kind)
+	}
+	return nil
+}
+
 func loadAverage() string {
 	if fields := strings.Fields(read("/proc/loadavg")); len(fields) >= 3 {
 		return strings.Join(fields[:3], " ")

@@ -88,6 +88,15 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+func TestADatabaseInMemoryIsRefused(t *testing.T) {
+	if err := checkDisk("tmpfs"); err == nil {
+		t.Error("tmpfs was taken for a disk")
+	}
+	if err := checkDisk("ext4"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSound(t *testing.T) {
 	sums := func() *participantv1.SumsResponse {
 		return &participantv1.SumsResponse{OperationCount: 5, Currencies: []*participantv1.CurrencySum{{Currency: currency, Total: "0"}}}

@@ -36,13 +36,12 @@ func build(ctx context.Context, o options) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{dir: o.dir}
-	if w.dir == "" {
-		dir, err := os.MkdirTemp("", "giro-bench-")
-		if err != nil {
-			return nil, err
-		}
-		w.dir, w.made = dir, true
+	w := &world{made: o.dir == ""}
+	if w.dir, err = folder(o.dir); err != nil {
+		return nil, err
+	}
+	if err := checkDisk(fileSystem(read("/proc/mounts"), w.dir)); err != nil {
+		return w, err
 	}
 	if err := w.startServer(ctx, o.settings); err != nil {
 		return w, err
@@ -66,6 +65,14 @@ func build(ctx context.Context, o options) (*world, error) {
 		return w, err
 	}
 	return w, w.fill(ctx, o.rows)
+}
+
+// folder is the given one, or a new temporary one.
+func folder(given string) (string, error) {
+	if given == "" {
+		return os.MkdirTemp("", "giro-bench-")
+	}
+	return filepath.Abs(given)
 }
 
 func (w *world) startServer(ctx context.Context, extra settings) error {
