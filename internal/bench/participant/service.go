@@ -134,11 +134,13 @@ func (s *service) openAccounts(ctx context.Context) error {
 		names <- accountName(n)
 	}
 	close(names)
-	var all []error
+	var first error // the others say the same
 	for range openers {
-		all = append(all, <-failed)
+		if err := <-failed; first == nil {
+			first = err
+		}
 	}
-	return errors.Join(all...)
+	return first
 }
 
 // close is for a service that is no longer needed, or only half started.
