@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -27,6 +28,13 @@ tps = 2252.345678 (without initial connection time)
 		if s, err := parsePgbench(bad); err == nil {
 			t.Errorf("%q was read as %+v", bad, s)
 		}
+	}
+}
+
+func TestPgbenchThatDidNothingIsTold(t *testing.T) {
+	const out = "number of transactions actually processed: 0\nnumber of failed transactions: 0 (NaN%)\n"
+	if _, err := parsePgbench(out); !errors.Is(err, errNothingDone) {
+		t.Error(err)
 	}
 }
 
