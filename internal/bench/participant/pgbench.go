@@ -59,11 +59,11 @@ func (p pgbench) run(ctx context.Context, script string, clients int, length str
 		return sample{}, fmt.Errorf("pgbench: %w: %s", err, out)
 	}
 	after.groups[groupPgbench] = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	s, err := parsePgbench(string(out))
+	latencies, err := takeLatencies(logs)
 	if err != nil {
 		return sample{}, err
 	}
-	latencies, err := takeLatencies(logs)
+	s, err := parsePgbench(string(out))
 	if err != nil {
 		return sample{}, err
 	}
