@@ -55,6 +55,8 @@ type sample struct {
 	CPU map[string]float64 `json:"cpu_us_per_operation"`
 	// Elsewhere is how many processors others kept busy.
 	Elsewhere float64 `json:"processors_busy_elsewhere"`
+	// connecting is how long pgbench took to connect its clients.
+	connecting time.Duration
 }
 
 // run is one measurement under way.

@@ -21,7 +21,7 @@ initial connection time = 8.123 ms
 tps = 2252.345678 (without initial connection time)
 `
 	s, err := parsePgbench(out)
-	if err != nil || s.Operations != 11260 || s.OperationsPerSecond != 2252.345678 {
+	if err != nil || s.Operations != 11260 || s.OperationsPerSecond != 2252.345678 || s.connecting != 8123*time.Microsecond {
 		t.Error(s, err)
 	}
 	for _, bad := range []string{"", strings.Replace(out, "failed transactions: 0", "failed transactions: 3", 1), strings.Replace(out, "tps", "tsp", 1)} {
