@@ -38,7 +38,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 
 // OpenAccount opens an account. A replay answers with the account as it now stands.
 func (s *Service) OpenAccount(ctx context.Context, r *ledgerv1.OpenAccountRequest) (*ledgerv1.OpenAccountResponse, error) {
-	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency(), book.Details{})
+	c, err := s.books.Open(ctx, r.GetKey(), r.GetAccount(), r.GetCurrency(), book.Details{Class: classOf(r.GetType())})
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +104,8 @@ func account(a book.Account) *ledgerv1.Account {
 		CreateTime:  instant(a.CreatedAt),
 		UpdateTime:  instant(a.UpdatedAt),
 		StateReason: a.StateReason,
+		Type:        typeOf(a.Class),
+		NormalSide:  normalSide(a.Class),
 	}
 }
 

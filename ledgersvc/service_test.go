@@ -222,11 +222,13 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 	suspended := f.suspend("t", "gone", 3)
 	reading := []string{"GetAccount", "ListAccounts", "TrialBalance", "ListSuspense"}
 	changing := map[string]proto.Message{
-		"OpenAccount":     &ledgerv1.OpenAccountRequest{Key: "k", Account: "c", Currency: "USD"},
-		"Freeze":          &ledgerv1.FreezeRequest{Key: "k", Account: "a"},
-		"Unfreeze":        &ledgerv1.UnfreezeRequest{Key: "k", Account: "a"},
-		"Close":           &ledgerv1.CloseRequest{Key: "k", Account: "b"},
-		"ReleaseSuspense": &ledgerv1.ReleaseSuspenseRequest{Key: "k", RefundKey: suspended, Account: "heir", Reason: "asked for"},
+		"OpenAccount":         &ledgerv1.OpenAccountRequest{Key: "k", Account: "c", Currency: "USD", Type: ledgerv1.AccountType_ACCOUNT_TYPE_ASSET},
+		"Freeze":              &ledgerv1.FreezeRequest{Key: "k", Account: "a"},
+		"Unfreeze":            &ledgerv1.UnfreezeRequest{Key: "k", Account: "a"},
+		"Close":               &ledgerv1.CloseRequest{Key: "k", Account: "b"},
+		"PostJournalEntry":    &ledgerv1.PostJournalEntryRequest{Key: "k", Currency: "USD", Lines: lines("heir", 7, "c", -7)},
+		"ReverseJournalEntry": &ledgerv1.ReverseJournalEntryRequest{Key: "k", EntryKey: "k"},
+		"ReleaseSuspense":     &ledgerv1.ReleaseSuspenseRequest{Key: "k", RefundKey: suspended, Account: "heir", Reason: "asked for"},
 	}
 	rpctest.Keyed(t, f.conn, ledgerv1.File_giro_ledger_v1_ledger_proto.Services().ByName("LedgerService"), reading, changing)
 }

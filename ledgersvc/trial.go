@@ -4,17 +4,27 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
+	"time"
 
+	"giro/internal/participant/book"
 	"giro/internal/participant/store"
 	"giro/internal/rpc"
 	ledgerv1 "giro/proto/giro/ledger/v1"
 )
 
-// TrialBalance lists every account of the tenant with its balance, the ledger's
-// own accounts included, in one snapshot. It is not paged: a page would not be a
-// snapshot.
-func (s *Service) TrialBalance(ctx context.Context, _ *ledgerv1.TrialBalanceRequest) (*ledgerv1.TrialBalanceResponse, error) {
-	balances, readTime, err := s.engine.Store().TrialBalance(ctx, rpc.PrincipalFrom(ctx).Tenant)
+// TrialBalance lists every account of the tenant with its balance, now or as of an
+// instant, the ledger's own accounts included, in one snapshot. It is not paged: a
+// page would not be a snapshot.
+func (s *Service) TrialBalance(ctx context.Context, r *ledgerv1.TrialBalanceRequest) (*ledgerv1.TrialBalanceResponse, error) {
+	var asOf time.Time
+	if t := r.GetAsOfTime(); t != nil {
+		asOf = t.AsTime()
+		if t.CheckValid() != nil || asOf.Year() < 1970 || asOf.After(time.Now().Add(time.Minute)) {
+			return nil, rpc.InvalidArgument([]rpc.Violation{{Field: "as_of_time", Description: "must be an instant from 1970 to now"}})
+		}
+	}
+	balances, readTime, err := s.engine.Store().TrialBalance(ctx, rpc.PrincipalFrom(ctx).Tenant, asOf)
 	if err != nil {
 		return nil, rpc.Unanswered(ctx, err)
 	}
@@ -30,13 +40,19 @@ func (s *Service) TrialBalance(ctx context.Context, _ *ledgerv1.TrialBalanceRequ
 // 64-bit balances may not fit 64 bits.
 func trialBalance(balances []store.Balance) (*ledgerv1.TrialBalanceResponse, error) {
 	out := &ledgerv1.TrialBalanceResponse{Balanced: true}
+	balances = slices.DeleteFunc(balances, func(b store.Balance) bool {
+		return b.Account == book.JournalEntry && b.Balance == "0" // as it always is
+	})
 	debits, credits := new(big.Int), new(big.Int)
 	for i, b := range balances {
 		balance, ok := new(big.Int).SetString(b.Balance, 10)
 		if !ok {
 			return nil, fmt.Errorf("ledgersvc: the balance of %s is %q, which is no number", b.Account, b.Balance)
 		}
-		row := &ledgerv1.TrialBalanceRow{Account: string(b.Account), Currency: string(b.Currency), Debit: "0", Credit: "0"}
+		if p, is := book.ClearingOf(b.Account); is {
+			out.Clearing = append(out.Clearing, &ledgerv1.ClearingBalance{Participant: string(p), Currency: string(b.Currency), Balance: b.Balance})
+		}
+		row := &ledgerv1.TrialBalanceRow{Account: string(b.Account), Currency: string(b.Currency), Debit: "0", Credit: "0", Type: typeOf(b.Class)}
 		if balance.Sign() < 0 {
 			row.Debit = balance.Neg(balance).String()
 			debits.Add(debits, balance)

@@ -233,6 +233,7 @@ func (b *books) refund(o *pb.Operation, a *pb.Answer) *pb.Answer {
 	if first := b.refunds[id(o.Tenant, o.DebitKey)]; first != nil {
 		a.Outcome, a.Reason = refused, pb.RefusalReason_REFUSAL_REASON_ALREADY_REFUNDED
 		a.DebitOutcome, a.FirstRefundKey, a.FirstRefundAmount = first.Answer.DebitOutcome, first.Operation.Key, first.Answer.AmountMoved
+		a.RefundToSuspense = first.Answer.RefundToSuspense
 		return b.store(o, a)
 	}
 	a.Outcome, a.DebitOutcome = applied, cancelled

@@ -65,11 +65,20 @@ func New(s store.Store, config Config) *Engine {
 	e := &Engine{store: s, config: config}
 	e.queue = batch.New(
 		batch.Config{Workers: config.Workers, WeightMax: book.BatchSizeMax, WaitersMax: config.WaitersMax},
-		func(operations []book.Operation) int { return len(operations) },
+		weigh,
 		e.applyTogether)
 	seed := maphash.MakeSeed()
 	e.queue.KeepApart(func(operations []book.Operation) []uint64 { return rowsOf(seed, operations) })
 	return e
+}
+
+// weigh adds up the operations' shares of a transaction.
+func weigh(operations []book.Operation) int {
+	weight := 0
+	for _, o := range operations {
+		weight += o.Weight()
+	}
+	return weight
 }
 
 // rowsOf names what the operations lock: their accounts, their keys, the keys of

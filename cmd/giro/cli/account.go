@@ -13,11 +13,14 @@ import (
 type accountCommand struct {
 	toAccounts `group:"Services"`
 
-	Open    accountOpen    `cmd:"" help:"Open an account."`
-	Deposit accountDeposit `cmd:"" help:"Bring money in from outside, to an account at accountsvc."`
-	Show    accountShow    `cmd:"" help:"Show an account and its balance."`
-	Freeze  accountFreeze  `cmd:"" help:"Stop debits and credits; refunds still arrive."`
-	Close   accountClose   `cmd:"" help:"End an account whose balance is zero."`
+	Open      accountOpen      `cmd:"" help:"Open an account."`
+	Deposit   accountDeposit   `cmd:"" help:"Bring money in from outside, to an account at accountsvc."`
+	Withdraw  accountWithdraw  `cmd:"" help:"Pay money out to the outside, from an account at accountsvc."`
+	Show      accountShow      `cmd:"" help:"Show an account and its balance."`
+	Statement accountStatement `cmd:"" help:"List the lines of an account at accountsvc, with the balances before and after."`
+	Freeze    accountFreeze    `cmd:"" help:"Stop debits and credits; refunds still arrive."`
+	Unfreeze  accountUnfreeze  `cmd:"" help:"End a freeze."`
+	Close     accountClose     `cmd:"" help:"End an account whose balance is zero."`
 }
 
 // accountName says which account, and at which service.
@@ -123,10 +126,41 @@ func (a *accountDeposit) Run(c *call) error {
 	})
 }
 
+type accountWithdraw struct {
+	accountName
+	keyed
+	Amount   string `help:"Amount as people write it, such as 100.00." required:"" placeholder:"AMOUNT"`
+	Currency string `help:"ISO 4217 code, such as USD." required:"" placeholder:"CODE"`
+	External string `help:"The external account that the money goes to." default:"bank" placeholder:"NAME"`
+	JSON     bool   `name:"json" help:"Write the answer as JSON."`
+}
+
+func (accountWithdraw) Help() string {
+	return `Pays money out to the outside, once for each key. Only accountsvc does.
+
+Example:
+
+    giro account withdraw accountsvc/alice --amount 10.00 --currency USD --key withdraw-1`
+}
+
+func (a *accountWithdraw) Run(c *call) error {
+	minor, err := minorOf(a.Amount, a.Currency)
+	if err != nil {
+		return err
+	}
+	if service, _, err := a.split(); err == nil && service != accountsvc {
+		return usage("%s pays nothing out; move the money by a transfer: giro transfer create --help", service)
+	}
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+		return s.withdraw(ctx, key, account, minor, a.Currency, a.External)
+	})
+}
+
 type accountFreeze struct {
 	accountName
 	keyed
-	JSON bool `name:"json" help:"Write the answer as JSON."`
+	Reason string `help:"Why, for people." placeholder:"TEXT" blank:""`
+	JSON   bool   `name:"json" help:"Write the answer as JSON."`
 }
 
 func (accountFreeze) Help() string {
@@ -139,7 +173,28 @@ Example:
 
 func (a *accountFreeze) Run(c *call) error {
 	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
-		return s.freeze(ctx, key, account)
+		return s.freeze(ctx, key, account, a.Reason)
+	})
+}
+
+type accountUnfreeze struct {
+	accountName
+	keyed
+	Reason string `help:"Why, for people." placeholder:"TEXT" blank:""`
+	JSON   bool   `name:"json" help:"Write the answer as JSON."`
+}
+
+func (accountUnfreeze) Help() string {
+	return `Ends a freeze. A closed account stays closed.
+
+Example:
+
+    giro account unfreeze ledgersvc/shop --key unfreeze-shop`
+}
+
+func (a *accountUnfreeze) Run(c *call) error {
+	return c.change(a.accountName, a.keyed, a.JSON, func(ctx context.Context, s accounts, account, key string) (changed, error) {
+		return s.unfreeze(ctx, key, account, a.Reason)
 	})
 }
 

@@ -18,9 +18,11 @@ import (
 type accounts interface {
 	open(ctx context.Context, key, account, currency string) (changed, error)
 	get(ctx context.Context, account string) (changed, error)
-	freeze(ctx context.Context, key, account string) (changed, error)
+	freeze(ctx context.Context, key, account, reason string) (changed, error)
+	unfreeze(ctx context.Context, key, account, reason string) (changed, error)
 	close(ctx context.Context, key, account string) (changed, error)
 	deposit(ctx context.Context, key, account string, amount int64, currency, external string) (changed, error)
+	withdraw(ctx context.Context, key, account string, amount int64, currency, external string) (changed, error)
 }
 
 // accountsAt speaks a service's own API.
@@ -37,6 +39,7 @@ type account interface {
 	GetCurrency() string
 	GetBalance() int64
 	GetFloor() int64
+	GetStateReason() string
 	GetCreateTime() *timestamppb.Timestamp
 	GetUpdateTime() *timestamppb.Timestamp
 }
@@ -54,6 +57,7 @@ func (a changed) show(w io.Writer, service string) {
 	render.Fields(w,
 		"account", service+"/"+a.account.GetAccount(),
 		"state", a.state,
+		"reason", a.account.GetStateReason(),
 		"balance", amount(a.account.GetBalance(), a.account.GetCurrency()),
 		"floor", amount(a.account.GetFloor(), a.account.GetCurrency()),
 		"opened", render.Instant(a.account.GetCreateTime()),
@@ -87,8 +91,12 @@ func (s customers) get(ctx context.Context, account string) (changed, error) {
 	return ofCustomers(s.GetAccount(ctx, &accountv1.GetAccountRequest{Account: account}))
 }
 
-func (s customers) freeze(ctx context.Context, key, account string) (changed, error) {
-	return ofCustomers(s.Freeze(ctx, &accountv1.FreezeRequest{Key: key, Account: account}))
+func (s customers) freeze(ctx context.Context, key, account, reason string) (changed, error) {
+	return ofCustomers(s.Freeze(ctx, &accountv1.FreezeRequest{Key: key, Account: account, Reason: reason}))
+}
+
+func (s customers) unfreeze(ctx context.Context, key, account, reason string) (changed, error) {
+	return ofCustomers(s.Unfreeze(ctx, &accountv1.UnfreezeRequest{Key: key, Account: account, Reason: reason}))
 }
 
 func (s customers) close(ctx context.Context, key, account string) (changed, error) {
@@ -102,12 +110,25 @@ func (s customers) deposit(ctx context.Context, key, account string, amount int6
 	if err != nil {
 		return changed{}, err
 	}
-	after, err := s.get(ctx, account)
+	return s.after(ctx, account, answer)
+}
+
+func (s customers) withdraw(ctx context.Context, key, account string, amount int64, currency, external string) (changed, error) {
+	answer, err := s.Withdraw(ctx, &accountv1.WithdrawRequest{Key: key, Account: account, Amount: amount, Currency: currency, External: external})
 	if err != nil {
 		return changed{}, err
 	}
-	after.message, after.replayed, after.first = answer, answer.GetReplayed(), answer.GetFirstTime()
-	return after, nil
+	return s.after(ctx, account, answer)
+}
+
+// after is an answer with the account as it then stands.
+func (s customers) after(ctx context.Context, account string, answer proto.Message) (changed, error) {
+	now, err := s.get(ctx, account)
+	if err != nil {
+		return changed{}, err
+	}
+	now.message = answer
+	return withReplay(now), nil
 }
 
 // ledger speaks ledgersvc's API.
@@ -134,8 +155,12 @@ func (s ledger) get(ctx context.Context, account string) (changed, error) {
 	return ofLedger(s.GetAccount(ctx, &ledgerv1.GetAccountRequest{Account: account}))
 }
 
-func (s ledger) freeze(ctx context.Context, key, account string) (changed, error) {
-	return ofLedger(s.Freeze(ctx, &ledgerv1.FreezeRequest{Key: key, Account: account}))
+func (s ledger) freeze(ctx context.Context, key, account, reason string) (changed, error) {
+	return ofLedger(s.Freeze(ctx, &ledgerv1.FreezeRequest{Key: key, Account: account, Reason: reason}))
+}
+
+func (s ledger) unfreeze(ctx context.Context, key, account, reason string) (changed, error) {
+	return ofLedger(s.Unfreeze(ctx, &ledgerv1.UnfreezeRequest{Key: key, Account: account, Reason: reason}))
 }
 
 func (s ledger) close(ctx context.Context, key, account string) (changed, error) {
@@ -144,6 +169,10 @@ func (s ledger) close(ctx context.Context, key, account string) (changed, error)
 
 func (s ledger) deposit(context.Context, string, string, int64, string, string) (changed, error) {
 	return changed{}, usage("ledgersvc takes no deposits; fund the account by a transfer")
+}
+
+func (s ledger) withdraw(context.Context, string, string, int64, string, string) (changed, error) {
+	return changed{}, usage("ledgersvc pays nothing out; move the money by a transfer")
 }
 
 // withReplay fills in the replay's mark where the answer has one.

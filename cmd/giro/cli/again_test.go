@@ -57,6 +57,10 @@ var asking = []struct {
 	{line: []string{"account", "deposit", "accountsvc/alice", "--currency", "USD", "--amount", "5", "--key", "k"}, environment: map[string]string{"GIRO_EXTERNAL": "till"}},
 	{line: []string{"account", "show", "accountsvc/alice", "--tenant", "acme"}},
 	{line: []string{"account", "freeze", "accountsvc/alice", "--key", "k", "--tenant", "acme"}},
+	{line: []string{"account", "freeze", "accountsvc/alice", "--key", "k", "--reason", "it's lost"}},
+	{line: []string{"account", "unfreeze", "accountsvc/alice", "--key", "k", "--tenant", "acme"}},
+	{line: []string{"account", "withdraw", "accountsvc/alice", "--key", "k", "--amount", "1", "--currency", "USD", "--external", "till"}},
+	{line: []string{"account", "statement", "accountsvc/alice", "--from", "2026-01-01T00:00:00Z"}},
 	{line: []string{"account", "close", "accountsvc/alice", "--actor", "bob"}, environment: map[string]string{"GIRO_TENANT": "acme"}},
 }
 

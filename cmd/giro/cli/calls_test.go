@@ -113,6 +113,28 @@ func (s *service) Freeze(ctx context.Context, r *accountv1.FreezeRequest) (*acco
 	return &accountv1.FreezeResponse{Account: s.account(r.Account, "USD")}, s.err
 }
 
+func (s *service) Unfreeze(ctx context.Context, r *accountv1.UnfreezeRequest) (*accountv1.UnfreezeResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.UnfreezeResponse{Account: s.account(r.Account, "USD")}, s.err
+}
+
+func (s *service) Withdraw(ctx context.Context, r *accountv1.WithdrawRequest) (*accountv1.WithdrawResponse, error) {
+	s.note(ctx, r)
+	return &accountv1.WithdrawResponse{}, s.err
+}
+
+// GetStatement has two pages of a line each.
+func (s *service) GetStatement(ctx context.Context, r *accountv1.GetStatementRequest) (*accountv1.GetStatementResponse, error) {
+	s.note(ctx, r)
+	page := &accountv1.GetStatementResponse{Account: r.Account, Currency: "USD", OpeningBalance: 100, ClosingBalance: 500, NextPageToken: "more",
+		Lines: []*accountv1.StatementLine{{Number: 7, Time: at(1), Kind: "deposit", Amount: 900, BalanceAfter: 1000, Key: "d", Counterparty: "bank"}}}
+	if r.GetPageToken() != "" {
+		page.NextPageToken = ""
+		page.Lines[0] = &accountv1.StatementLine{Number: 8, Time: at(2), Kind: "debit", Amount: -500, BalanceAfter: 500, Key: "t", Counterparty: "ledgersvc/shop"}
+	}
+	return page, s.err
+}
+
 func (s *service) Close(ctx context.Context, r *accountv1.CloseRequest) (*accountv1.CloseResponse, error) {
 	s.note(ctx, r)
 	return &accountv1.CloseResponse{Account: s.account(r.Account, "USD")}, s.err

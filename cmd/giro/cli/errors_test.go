@@ -19,12 +19,14 @@ import (
 
 var readingLines = [][]string{
 	{"transfer", "get", "order-1"}, {"saga", "show", "order-1"}, {"audit"}, {"account", "show", "accountsvc/alice"},
+	{"account", "statement", "accountsvc/alice"},
 }
 
 var changingLines = [][]string{
 	createLine, {"transfer", "cancel", "order-1"}, {"account", "open", "accountsvc/alice", "--currency", "USD", "--key", "k"},
 	{"account", "deposit", "accountsvc/alice", "--currency", "USD", "--amount", "1", "--key", "k"},
 	{"account", "freeze", "accountsvc/alice", "--key", "k"}, {"account", "close", "accountsvc/alice", "--key", "k"},
+	{"account", "unfreeze", "accountsvc/alice", "--key", "k"}, {"account", "withdraw", "accountsvc/alice", "--amount", "1", "--currency", "USD", "--key", "k"},
 }
 
 // everyReason is an error for each reason that any call may give, in the words that

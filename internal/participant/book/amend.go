@@ -1,5 +1,7 @@
 package book
 
+import "giro/internal/money"
+
 // amend gives the account as the operation changes it, money apart.
 func amend(a Account, o Operation) Account {
 	details := o.details()
@@ -27,6 +29,9 @@ func (a *Account) agree(t Terms) {
 		a.SpentOn, a.Spent = 0, 0
 	}
 	a.Floor, a.DebitMax, a.DayMax, a.DayZone = -t.Overdraft, t.DebitMax, t.DayMax, t.DayZone
+	if !a.Class.Floored() {
+		a.Floor = -money.AmountMax
+	}
 }
 
 // TermsOf are what was agreed for the account.

@@ -33,6 +33,11 @@ const (
 	SetHolder Kind = 12
 	// Release moves a refund out of suspense, once.
 	Release Kind = 13
+	// Journal posts an entry of several lines, each of which is stored as an operation
+	// of kind JournalLine. Reverse posts the opposite of one, once.
+	Journal     Kind = 14
+	JournalLine Kind = 15
+	Reverse     Kind = 16
 )
 
 // String is the kind in lower case, which is also the name of its step.
@@ -64,6 +69,12 @@ func (k Kind) String() string {
 		return "holder"
 	case Release:
 		return "release"
+	case Journal:
+		return "journal"
+	case JournalLine:
+		return "journal-line"
+	case Reverse:
+		return "reverse"
 	}
 	return "unknown"
 }
@@ -73,7 +84,7 @@ func (k Kind) Protocol() bool { return k == Debit || k == Credit || k == Refund 
 
 // Once says whether the kind undoes another operation, which may be done once: the
 // one that DebitKey names.
-func (k Kind) Once() bool { return k == Refund || k == Release }
+func (k Kind) Once() bool { return k == Refund || k == Release || k == Reverse }
 
 // Operation is one keyed request. Every field is contents: the same key with
 // another field is KeyReused, naming the field.
@@ -92,8 +103,8 @@ type Operation struct {
 	// Counterparty is the other side's account; for Deposit and Withdraw, the
 	// external account's name.
 	Counterparty names.AccountRef
-	// DebitKey is the debit that a Refund gives back, or the refund that a Release
-	// takes out of suspense.
+	// DebitKey is the debit that a Refund gives back, the refund that a Release
+	// takes out of suspense, or the entry that a Reverse undoes.
 	DebitKey stepkey.StepKey
 	// Details is the text of the Details that only some local kinds have.
 	Details string
@@ -145,13 +156,15 @@ const (
 	BalanceBelowFloor Reason = 11
 	NotSuspended      Reason = 12
 	AlreadyReleased   Reason = 13
+	NoJournalEntry    Reason = 14
+	AlreadyReversed   Reason = 15
 )
 
 // String is the reason's name in the API's words.
 func (r Reason) String() string {
 	reasons := [...]string{"", "INSUFFICIENT_FUNDS", "LIMIT_EXCEEDED", "ACCOUNT_NOT_FOUND", "ACCOUNT_FROZEN",
 		"ACCOUNT_CLOSED", "CURRENCY_MISMATCH", "BALANCE_OVERFLOW", "ALREADY_REFUNDED", "ACCOUNT_EXISTS", "BALANCE_NOT_ZERO",
-		"BALANCE_BELOW_FLOOR", "NOT_SUSPENDED", "ALREADY_RELEASED"}
+		"BALANCE_BELOW_FLOOR", "NOT_SUSPENDED", "ALREADY_RELEASED", "NO_JOURNAL_ENTRY", "ALREADY_REVERSED"}
 	if int(r) < len(reasons) {
 		return reasons[r]
 	}
@@ -268,6 +281,8 @@ type Account struct {
 	StateReason string
 	// Holder is what is kept about the holder, as the text of Details.
 	Holder string
+	// Class is its place in the chart of accounts.
+	Class Class
 }
 
 // Line is one side of a journal entry. The lines of one operation sum to zero.
@@ -288,6 +303,9 @@ const (
 	externalPrefix = "external:"
 	// Suspense takes refunds that their account cannot.
 	Suspense names.Account = "suspense:refund"
+	// JournalEntry is the other side of each line of a journal entry. The lines of an
+	// entry sum to zero, and so it always holds nothing.
+	JournalEntry names.Account = "journal:entry"
 )
 
 // Clearing is the account kept for the counterparty's participant. What it and

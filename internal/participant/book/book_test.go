@@ -11,13 +11,14 @@ import (
 func TestNumbersAndNamesAreFixed(t *testing.T) {
 	for number, name := range []string{"", "INSUFFICIENT_FUNDS", "LIMIT_EXCEEDED", "ACCOUNT_NOT_FOUND", "ACCOUNT_FROZEN", "ACCOUNT_CLOSED",
 		"CURRENCY_MISMATCH", "BALANCE_OVERFLOW", "ALREADY_REFUNDED", "ACCOUNT_EXISTS", "BALANCE_NOT_ZERO",
-		"BALANCE_BELOW_FLOOR", "NOT_SUSPENDED", "ALREADY_RELEASED", "UNKNOWN"} {
+		"BALANCE_BELOW_FLOOR", "NOT_SUSPENDED", "ALREADY_RELEASED", "NO_JOURNAL_ENTRY", "ALREADY_REVERSED",
+		"UNKNOWN"} {
 		if got := book.Reason(number).String(); got != name {
 			t.Errorf("reason %d is %q, want %q", number, got, name)
 		}
 	}
 	for number, name := range []string{"unknown", "debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unfreeze",
-		"withdraw", "terms", "holder", "release", "unknown"} {
+		"withdraw", "terms", "holder", "release", "journal", "journal-line", "reverse", "unknown"} {
 		kind := book.Kind(number)
 		if kind.String() != name || kind.Protocol() != (number >= 1 && number <= 3) {
 			t.Errorf("kind %d is %q, the protocol's: %v", number, kind, kind.Protocol())

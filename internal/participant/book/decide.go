@@ -59,6 +59,9 @@ func Keys(operations []Operation) []ID {
 		if o.Kind.Once() {
 			add(o.DebitID())
 		}
+		for _, id := range lineKeys(o) {
+			add(id)
+		}
 	}
 	return ids
 }
@@ -95,6 +98,12 @@ func Accounts(operations []Operation, stored map[ID]Stored) []AccountID {
 		// then that debit's, which is among the operations.
 		if debit, known := stored[o.DebitID()]; o.Kind == Refund && known {
 			add(AccountID{debit.Tenant, debit.Account})
+			continue
+		}
+		if o.Kind == Journal || o.Kind == Reverse {
+			for _, l := range o.details().Lines {
+				add(AccountID{o.Tenant, l.Account})
+			}
 			continue
 		}
 		add(AccountID{o.Tenant, o.Account})
@@ -165,6 +174,10 @@ func (d *decision) answer(o Operation) Answer {
 		return d.refund(o)
 	case Open:
 		return d.open(o)
+	case Journal:
+		return d.journal(o)
+	case Reverse:
+		return d.reverse(o)
 	}
 	account, exists := d.view.Accounts[AccountID{o.Tenant, o.Account}]
 	if reason := d.judge(o, account, exists); reason != 0 {
@@ -276,7 +289,7 @@ func (d *decision) open(o Operation) Answer {
 	d.opened[id] = true
 	details := o.details()
 	account := Account{AccountID: id, Currency: o.Currency, State: StateOpen, CreatedAt: d.view.Now,
-		Holder: Details{Holder: details.Holder}.String()}
+		Holder: Details{Holder: details.Holder}.String(), Class: details.Class}
 	account.agree(details.Terms)
 	account = d.put(account)
 	return Answer{Stored: d.apply(account.UpdatedAt, Stored{Operation: o})}

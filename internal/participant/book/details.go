@@ -36,6 +36,10 @@ type Details struct {
 	// Actor is who asked for a Release. It is kept and not compared: whoever repeats
 	// the call repeats the same one.
 	Actor string `json:"actor,omitempty"`
+	// Class is of Open.
+	Class Class `json:"class,omitempty"`
+	// Lines are of Journal and Reverse.
+	Lines []EntryLine `json:"lines,omitempty"`
 }
 
 // String gives the one text that stands for these details; empty for none.
@@ -87,6 +91,9 @@ func validateDetails(o Operation) []Violation {
 	if len(d.Reason) > ReasonBytesMax || strings.ContainsFunc(d.Reason, unicode.IsControl) {
 		v = append(v, Violation{"reason", "must be at most 256 bytes without control characters"})
 	}
+	if d.Class > Expense {
+		v = append(v, Violation{"class", "must be a class of the chart of accounts"})
+	}
 	if len(d.Holder) > HolderPairsMax {
 		v = append(v, Violation{"holder", "must have at most 16 pairs"})
 	}
@@ -116,6 +123,8 @@ func differingDetails(a, b Operation) []string {
 	differ("day_zone", x.Terms.DayZone != y.Terms.DayZone)
 	differ("holder", Details{Holder: x.Holder}.String() != Details{Holder: y.Holder}.String())
 	differ("reason", x.Reason != y.Reason)
+	differ("class", x.Class != y.Class)
+	differ("lines", !slices.Equal(x.Lines, y.Lines))
 	slices.Sort(fields)
 	return fields
 }

@@ -38,7 +38,7 @@ func ValidateIdentity(o Operation) []Violation {
 
 func validateStep(o Operation) []Violation {
 	switch o.Kind {
-	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release:
+	case Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, Reverse:
 		if o.Step != o.Kind.String() {
 			return []Violation{{"step", "must be " + o.Kind.String() + " for this operation"}}
 		}
@@ -66,6 +66,9 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 			return []Violation{{"debit_key", "must differ from the refund's own key"}}
 		}
 		return nil
+	}
+	if o.Kind == Journal || o.Kind == Reverse {
+		return validateEntry(o)
 	}
 	var v []Violation
 	if !o.Account.Valid() {
@@ -98,6 +101,17 @@ func ValidateContents(o Operation, limits Limits) []Violation {
 	}
 	if !o.DebitKey.IsZero() {
 		v = append(v, Violation{"debit_key", "is for a refund only"})
+	}
+	return v
+}
+
+func validateEntry(o Operation) []Violation {
+	v := append(validateDetails(o), validateLines(o.details().Lines)...)
+	if !o.Currency.Known() {
+		v = append(v, Violation{"currency", "must be an ISO 4217 code in upper case"})
+	}
+	if o.Kind == Reverse && o.DebitKey.IsZero() {
+		v = append(v, Violation{"debit_key", "must be the key of a journal entry"})
 	}
 	return v
 }
@@ -149,7 +163,7 @@ func differingDebit(debit Stored, refund Operation) []string {
 }
 
 func kindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release} {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, Reverse} {
 		if k.String() == step {
 			return k
 		}

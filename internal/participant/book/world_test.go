@@ -85,15 +85,19 @@ func (w *world) apply(operations ...book.Operation) ([]book.Answer, error) {
 	if changes.Empty() && len(changes.Opened)+len(changes.Changed)+len(changes.Amended)+len(changes.Events) > 0 {
 		return nil, fmt.Errorf("changes that say they are empty: %+v", changes)
 	}
-	if err := w.save(changes, len(operations)); err != nil {
+	weight := 0
+	for _, o := range operations {
+		weight += o.Weight()
+	}
+	if err := w.save(changes, weight); err != nil {
 		return nil, err
 	}
 	return answers, w.check()
 }
 
-func (w *world) save(c book.Changes, size int) error {
-	if rows := len(c.Operations) + len(c.Opened) + len(c.Changed) + len(c.Amended) + len(c.Events); rows > 3*size {
-		return fmt.Errorf("%d rows for %d operations", rows, size)
+func (w *world) save(c book.Changes, weight int) error {
+	if rows := len(c.Operations) + len(c.Opened) + len(c.Changed) + len(c.Amended) + len(c.Events); rows > 3*weight {
+		return fmt.Errorf("%d rows for a weight of %d", rows, weight)
 	}
 	for _, s := range c.Operations {
 		if err := w.saveOperation(s); err != nil {
@@ -152,7 +156,7 @@ func (w *world) saveOperation(s book.Stored) error {
 	if (s.Reason != 0) != (s.Outcome == book.Refused) || (s.AmountMoved != 0 && s.Outcome != book.Applied) {
 		return fmt.Errorf("reason or amount moved do not belong to the outcome: %+v", s)
 	}
-	if s.Kind == book.Refund && s.Outcome == book.Applied {
+	if s.Kind.Once() && s.Outcome == book.Applied {
 		if first, twice := w.refunds[s.DebitID()]; twice {
 			return fmt.Errorf("a second refund: %+v, then %+v", first, s)
 		}
@@ -165,7 +169,7 @@ func (w *world) saveOperation(s book.Stored) error {
 // saveEntry: the lines of an account are numbered without a gap, at times that
 // never fall, and each balance after is the one before and the line.
 func (w *world) saveEntry(s book.Stored) error {
-	moved := s.AmountMoved != 0
+	moved := s.AmountMoved != 0 && s.Kind != book.Journal && s.Kind != book.Reverse // their lines have the entries
 	if (s.Delta != 0) != moved || (s.Entry == book.Entry{}) == moved || len(s.Sides()) != 2 && moved {
 		return fmt.Errorf("the entry does not belong to what moved: %+v", s)
 	}

@@ -82,8 +82,20 @@ func (c *check) debits(a account, n int) []*pb.Operation {
 	return all
 }
 
-func batchAtLimit(c *check) {
+// batchTried is the largest batch that is tried: it still fits a request.
+const batchTried = 5000
+
+// limit is the participant's batch limit.
+func (c *check) limit() int {
 	n := int(c.peer.describe.GetBatchSizeMax())
+	if n > batchTried {
+		c.notRun("batches of up to %d are tried, and Describe allows %d", batchTried, n)
+	}
+	return n
+}
+
+func batchAtLimit(c *check) {
+	n := c.limit()
 	a := c.funded("alice", int64(n)+5)
 	all := c.debits(a, n)
 	var wants []want
@@ -95,7 +107,7 @@ func batchAtLimit(c *check) {
 }
 
 func batchBeyondLimit(c *check) {
-	n := int(c.peer.describe.GetBatchSizeMax()) + 1
+	n := c.limit() + 1
 	a := c.funded("alice", int64(n)+5)
 	all := c.debits(a, n)
 	if got, err := c.tryBatch(all...); err == nil {

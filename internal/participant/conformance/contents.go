@@ -167,6 +167,9 @@ func knownKeyFirst(c *check) {
 	c.differs(done, c.ask, append(malformed, change{"step", func(o *pb.Operation) { o.Step = "settle" }},
 		change{"transfer_key", func(o *pb.Operation) { o.TransferKey = "no key" }}))
 	c.differs(lost, c.ask, malformed)
+	for _, kind := range []pb.OperationKind{kindLocal, 99} {
+		c.inBatch(with(done, func(o *pb.Operation) { o.Kind = kind }), want{outcome: keyReused, fields: []string{"kind"}})
+	}
 	for _, m := range malformed {
 		c.expect(with(dead, m.make), want{outcome: cancelled})
 	}

@@ -72,6 +72,8 @@ var faults = []fault{
 		also: []string{"conservation"}},
 	{name: "adds up a clearing account wrongly", spoil: wrongClearing, by: "sums",
 		also: []string{"conservation"}},
+	{name: "raises the high-water mark for money alone", spoil: markOfMoney, by: "high-water-mark"},
+	{name: "does not say where the first refund went", spoil: firstRefundUntold, by: "refund-to-closed-account", also: []string{"refund-that-overflows"}},
 	{name: "lets the high-water mark fall", spoil: fallingMark, by: "high-water-mark",
 		also: []string{"restart-keeps-identity"}},
 	{name: "stores after it has answered", spoil: storesLate, by: "lost-answer",
@@ -556,6 +558,35 @@ func fallingMark(p *participantUnderTest) {
 		}
 		return d, err
 	}
+}
+
+func markOfMoney(p *participantUnderTest) {
+	mark := int64(0)
+	p.each(func(_ *pb.Operation, a *pb.Answer) *pb.Answer {
+		if a.GetAmountMoved() > 0 && !a.GetReplayed() {
+			mark++
+		}
+		return a
+	})
+	inner := p.describe
+	p.describe = func(ctx context.Context) (*pb.DescribeResponse, error) {
+		d, err := inner(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil {
+			d.HighWaterMark = mark
+		}
+		return d, err
+	}
+}
+
+func firstRefundUntold(p *participantUnderTest) {
+	p.each(func(_ *pb.Operation, a *pb.Answer) *pb.Answer {
+		if a.GetOutcome() == refused {
+			a.RefundToSuspense = false
+		}
+		return a
+	})
 }
 
 // storesLate answers from a copy, and stores for itself only when the caller is

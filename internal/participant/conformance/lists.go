@@ -219,7 +219,7 @@ func listPages(c *check) {
 
 // wholeMax is how many operations of all tenants are listed at most: the
 // participant may have been in use for long.
-const wholeMax = 50_000
+const wholeMax = 200_000
 
 func listAllTenants(c *check) {
 	other := c.another()

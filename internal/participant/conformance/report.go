@@ -79,17 +79,17 @@ func (r Report) Summary() string {
 func WriteResult(w io.Writer, r Result) {
 	fmt.Fprintf(w, "%-8s %-31s %s\n", r.Verdict, r.Name, r.Demands)
 	if r.Reason != "" {
-		fmt.Fprintf(w, "         not run: %s\n", r.Reason)
+		fmt.Fprintf(w, "         not run: %s\n", oneLine(r.Reason))
 	}
 	if f := r.Failure; f != nil {
 		fmt.Fprintf(w, "         sent:     %s\n         expected: %s\n         came:     %s\n         see:      docs/participants.md, %s\n",
-			f.Sent, f.Expected, f.Came, r.Section)
+			oneLine(f.Sent), oneLine(f.Expected), oneLine(f.Came), r.Section)
 	}
 }
 
 // WriteText writes the verdict for people, after the results.
 func (r Report) WriteText(w io.Writer) {
-	fmt.Fprintf(w, "%s (%s at %s, %.1f s)\n", r.Summary(), r.Participant, r.Target, r.Seconds)
+	fmt.Fprintf(w, "%s (%s at %s, %.1f s)\n", r.Summary(), oneLine(r.Participant), r.Target, r.Seconds)
 }
 
 // WriteJSON writes the whole report as JSON.
@@ -137,7 +137,7 @@ func (r Report) WriteJUnit(w io.Writer) error {
 			c.Failure = &junitText{Message: result.Demands, Text: printable(fmt.Sprintf("sent: %s\nexpected: %s\ncame: %s\n", f.Sent, f.Expected, f.Came))}
 		}
 		if result.Verdict == NotRun {
-			c.Skipped = &junitText{Message: result.Reason}
+			c.Skipped = &junitText{Message: printable(result.Reason)}
 		}
 		out.Cases = append(out.Cases, c)
 	}
@@ -154,6 +154,16 @@ func (r Report) WriteJUnit(w io.Writer) error {
 }
 
 func seconds(s float64) string { return fmt.Sprintf("%.3f", s) }
+
+// oneLine keeps a participant's words from moving the reader's cursor.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, s)
+}
 
 // printable drops what XML cannot hold.
 func printable(s string) string {

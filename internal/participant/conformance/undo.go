@@ -47,6 +47,9 @@ func refundOtherKey(c *check) {
 		if got.GetFirstRefundKey() != first.GetKey() || got.GetFirstRefundAmount() != 40 {
 			c.broken(words(second), "first_refund_key "+first.GetKey()+", first_refund_amount 40", words(got))
 		}
+		if got.GetRefundToSuspense() {
+			c.broken(words(second), "refund_to_suspense is not set: the first went to the account", words(got))
+		}
 	}
 	c.expect(c.otherRefundOf(d), want{outcome: refused, reason: alreadyRefunded})
 	c.holds(a, 100, "three refunds of one debit under three keys")
@@ -110,7 +113,10 @@ func (c *check) toSuspense(d *pb.Operation, moved int64) {
 		c.broken(words(r), "refund_to_suspense is set", words(got))
 	}
 	c.repeats(r, got)
-	c.expect(c.otherRefundOf(d), want{outcome: refused, reason: alreadyRefunded})
+	other := c.otherRefundOf(d)
+	if second := c.expect(other, want{outcome: refused, reason: alreadyRefunded}); !second.GetRefundToSuspense() {
+		c.broken("after a refund that went to suspense: "+words(other), "refund_to_suspense is set: it is said of the first", words(second))
+	}
 }
 
 func refundToClosed(c *check) {

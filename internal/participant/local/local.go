@@ -127,26 +127,34 @@ func (b Books) detailed(ctx context.Context, key string, o book.Operation, detai
 	return b.change(ctx, key, o)
 }
 
-// change carries out one operation of the service's own. Its key is derived like
-// a transfer's steps, from the client's key and the step's name alone.
+// change carries out one operation of the service's own on one account.
 func (b Books) change(ctx context.Context, key string, o book.Operation) (Change, error) {
-	o.Tenant = rpc.PrincipalFrom(ctx).Tenant
-	o.TransferKey = names.TransferKey(key)
-	o.Step = o.Kind.String()
-	o.Key = stepkey.Derive(stepkey.V1, o.Tenant, o.TransferKey, o.Step)
-	answers, err := b.engine.Apply(ctx, []book.Operation{o})
+	a, err := b.apply(ctx, key, &o)
 	if err != nil {
-		return Change{}, rpc.Unanswered(ctx, err)
-	}
-	a := answers[0]
-	if a.Outcome != book.Applied {
-		return Change{}, b.refusal(o, a)
+		return Change{}, err
 	}
 	account, err := b.load(ctx, book.AccountID{Tenant: o.Tenant, Account: o.Account})
 	if err != nil {
 		return Change{}, err
 	}
 	return Change{Account: account, BalanceAfter: a.BalanceAfter, Moved: a.AmountMoved, Replayed: a.Replayed, FirstTime: a.FirstTime}, nil
+}
+
+// apply asks the book. The operation's key is derived like a transfer's steps, from
+// the client's key and the step's name alone.
+func (b Books) apply(ctx context.Context, key string, o *book.Operation) (book.Answer, error) {
+	o.Tenant = rpc.PrincipalFrom(ctx).Tenant
+	o.TransferKey = names.TransferKey(key)
+	o.Step = o.Kind.String()
+	o.Key = stepkey.Derive(stepkey.V1, o.Tenant, o.TransferKey, o.Step)
+	answers, err := b.engine.Apply(ctx, []book.Operation{*o})
+	if err != nil {
+		return book.Answer{}, rpc.Unanswered(ctx, err)
+	}
+	if answers[0].Outcome != book.Applied {
+		return book.Answer{}, b.refusal(*o, answers[0])
+	}
+	return answers[0], nil
 }
 
 func (b Books) load(ctx context.Context, id book.AccountID) (book.Account, error) {
@@ -194,11 +202,17 @@ func (b Books) refusal(o book.Operation, a book.Answer) error {
 
 func refused(o book.Operation, reason book.Reason) error {
 	account := fmt.Sprintf("account %q", o.Account)
+	if o.Kind == book.Journal || o.Kind == book.Reverse {
+		account = "an account of the entry"
+	}
 	var words string
 	switch reason {
 	case book.AccountExists:
 		return rpc.AlreadyExists(reason.String(), account+" exists already; nothing was done"+sticks, nil)
 	case book.AccountNotFound:
+		if o.Account == "" {
+			return rpc.NotFound(reason.String(), "an account of the entry does not exist; nothing was done"+sticks)
+		}
 		return notFound(o.Account, sticks)
 	case book.AccountFrozen:
 		words = " is frozen"
@@ -218,6 +232,10 @@ func refused(o book.Operation, reason book.Reason) error {
 		words = " owes more than that overdraft would allow"
 	case book.NotSuspended:
 		return rpc.FailedPrecondition(reason.String(), "there is no suspended refund under this refund key; nothing was done"+sticks)
+	case book.NoJournalEntry:
+		return rpc.FailedPrecondition(reason.String(), "there is no such journal entry, or it was refused; nothing was done"+sticks)
+	case book.AlreadyReversed:
+		return rpc.FailedPrecondition(reason.String(), "this journal entry was reversed before; nothing was done"+sticks)
 	case book.AlreadyReleased:
 		return rpc.FailedPrecondition(reason.String(), "this refund was released from suspense before; nothing was done"+sticks)
 	default:
@@ -233,8 +251,12 @@ func field(kind book.Kind, name string) string {
 		return "key"
 	case name == "counterparty" && (kind == book.Deposit || kind == book.Withdraw):
 		return "external"
+	case name == "debit_key" && kind == book.Reverse:
+		return "entry_key"
 	case name == "debit_key":
 		return "refund_key"
+	case name == "class":
+		return "type"
 	case name == "overdraft" || name == "debit_max" || name == "day_max" || name == "day_zone":
 		return "terms." + name
 	}

@@ -46,5 +46,5 @@ func (b Books) Release(ctx context.Context, key, refundKey, account, reason stri
 		return Change{}, rpc.InvalidArgument([]rpc.Violation{{Field: "refund_key", Description: "must be a UUID in canonical lower-case text"}})
 	}
 	return b.detailed(ctx, key, book.Operation{Kind: book.Release, Account: names.Account(account), DebitKey: refund},
-		book.Details{Reason: reason, Actor: string(rpc.PrincipalFrom(ctx).Actor)})
+		book.Details{Reason: reason, Actor: rpc.PrincipalFrom(ctx).Actor})
 }

@@ -18,7 +18,7 @@ import (
 // was lost. Running it again is always safe: what was done replays.
 var ErrTransient = errors.New("store: run the batch again")
 
-// ErrNotFound is returned where an account does not exist.
+// ErrNotFound is returned where an account or an operation does not exist.
 var ErrNotFound = errors.New("store: not found")
 
 // WorkersDefault is how many transactions one engine has under way unless it is
@@ -36,6 +36,9 @@ type Store interface {
 
 	// Lookup answers GetOperation (book.Lookup), from where writes are durable.
 	Lookup(ctx context.Context, operation book.Operation) (book.Answer, error)
+
+	// Operation loads what is stored under a key, or ErrNotFound.
+	Operation(ctx context.Context, id book.ID) (book.Stored, error)
 
 	// Operations lists what is stored, ordered by tenant and key, after the given
 	// place (zero: from the start). Tenant empty: all tenants.
@@ -65,8 +68,10 @@ type Store interface {
 
 	// TrialBalance gives the balance of every account of a tenant, the
 	// participant's own included, in one snapshot, ordered by currency and
-	// account, with the snapshot's time.
-	TrialBalance(ctx context.Context, tenant names.Tenant) ([]Balance, time.Time, error)
+	// account, with the snapshot's time. With an instant it is as of then, that
+	// instant's lines included; what is under way just now may still belong to an
+	// instant of just now.
+	TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]Balance, time.Time, error)
 
 	// Identity tells the store's incarnation, new when it was created or
 	// restored, and a mark that never falls while it is what it was: every batch
@@ -160,7 +165,9 @@ type AccountFault struct {
 
 // Balance is one account in a trial balance, decimal text, signed.
 type Balance struct {
-	Account  names.Account
+	Account names.Account
+	// Class is the account's; Unclassed for those of the participant's own.
+	Class    book.Class
 	Currency money.Currency
 	Balance  string
 }

@@ -23,6 +23,20 @@ func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answ
 	return book.Lookup(s.view([]book.Operation{operation}), operation), nil
 }
 
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return book.Stored{}, err
+	}
+	stored, known := s.operations[id]
+	if !known {
+		return book.Stored{}, store.ErrNotFound
+	}
+	return stored, nil
+}
+
 // Operations implements store.Store.
 func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.ID, limit int) ([]store.Listed, error) {
 	s.mu.Lock()
@@ -45,11 +59,12 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	return listed, nil
 }
 
-// lineSums adds up the lines of each account in each currency.
-func (s *Store) lineSums(tenant names.Tenant) map[accountCurrency]*big.Int {
+// lineSums adds up the lines of each account in each currency, up to an instant
+// (zero: all).
+func (s *Store) lineSums(tenant names.Tenant, asOf time.Time) map[accountCurrency]*big.Int {
 	sums := map[accountCurrency]*big.Int{}
 	for _, o := range s.operations {
-		if tenant != "" && o.Tenant != tenant {
+		if tenant != "" && o.Tenant != tenant || !asOf.IsZero() && o.FirstTime.After(asOf) {
 			continue
 		}
 		for _, l := range o.Sides() {
@@ -89,7 +104,7 @@ func (s *Store) Sums(ctx context.Context, tenant names.Tenant) (store.Sums, erro
 		}
 		totals[key].Add(totals[key], amount)
 	}
-	lines := s.lineSums(tenant)
+	lines := s.lineSums(tenant, time.Time{})
 	for key, amount := range lines {
 		if _, hasRow := s.accounts[key.AccountID]; !hasRow {
 			add(key.Tenant, key.currency, amount)
@@ -169,7 +184,7 @@ func (s *Store) sortedAccounts(tenant names.Tenant, after names.Account) []book.
 }
 
 // TrialBalance implements store.Store.
-func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]store.Balance, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -179,11 +194,17 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.
 		return nil, s.clock(), nil
 	}
 	var balances []store.Balance
+	lines := s.lineSums(tenant, asOf)
 	for _, a := range s.sortedAccounts(tenant, "") {
-		balances = append(balances, store.Balance{
-			Account: a.Account, Currency: a.Currency, Balance: big.NewInt(int64(a.Balance)).String()})
+		amount := cmp.Or(lines[accountCurrency{a.AccountID, a.Currency}], new(big.Int))
+		if asOf.IsZero() {
+			amount = big.NewInt(int64(a.Balance))
+		} else if a.CreatedAt.After(asOf) {
+			continue
+		}
+		balances = append(balances, store.Balance{Account: a.Account, Class: a.Class, Currency: a.Currency, Balance: amount.String()})
 	}
-	for key, amount := range s.lineSums(tenant) {
+	for key, amount := range lines {
 		if _, hasRow := s.accounts[key.AccountID]; !hasRow {
 			balances = append(balances, store.Balance{Account: key.Account, Currency: key.currency, Balance: amount.String()})
 		}

@@ -50,7 +50,7 @@ func TestReadersDoNotKeepMoneyWaiting(t *testing.T) {
 		"accounts":      func() error { _, err := s.Accounts(briefly(t), "acme", "", 10); return err },
 		"identity":      func() error { _, err := s.Identity(briefly(t)); return err },
 		"sums":          func() error { _, err := s.Sums(briefly(t), ""); return err },
-		"trial balance": func() error { _, _, err := s.TrialBalance(briefly(t), "acme"); return err },
+		"trial balance": func() error { _, _, err := s.TrialBalance(briefly(t), "acme", time.Time{}); return err },
 	}
 	for name, read := range reads {
 		if err := read(); !errors.Is(err, context.DeadlineExceeded) {

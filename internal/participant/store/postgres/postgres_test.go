@@ -67,7 +67,7 @@ func TestStore(t *testing.T) {
 }
 
 // checkEvents checks that every applied operation left one event, and that no
-// event announces anything else.
+// event announces anything else. The lines of a journal entry (15) are the entry's.
 func checkEvents(t *testing.T, c *pgx.Conn) {
 	t.Helper()
 	var kinds []string
@@ -76,9 +76,9 @@ func checkEvents(t *testing.T, c *pgx.Conn) {
 	}
 	var missing, extra int
 	err := c.QueryRow(context.Background(), `select
-		(select count(*) from operations o where outcome = 1 and not exists (select from events e where e.tenant = o.tenant
+		(select count(*) from operations o where outcome = 1 and kind <> 15 and not exists (select from events e where e.tenant = o.tenant
 			and e.key = o.key and e.type = ($1::text[])[o.kind] and e.created_at = o.first_time)),
-		(select count(*) from events) - (select count(*) from operations where outcome = 1)`, kinds).Scan(&missing, &extra)
+		(select count(*) from events) - (select count(*) from operations where outcome = 1 and kind <> 15)`, kinds).Scan(&missing, &extra)
 	if err != nil || missing != 0 || extra != 0 {
 		t.Errorf("%d applied operations without their event, %d events too many, %v", missing, extra, err)
 	}

@@ -45,16 +45,30 @@ func collect[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], state
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
 	v := &book.View{Operations: map[book.ID]book.Stored{}}
-	if operation.Tenant.Valid() {
-		stored, err := query(ctx, s, scanOperation, lookupOperation, string(operation.Tenant), place(operation.Key))
-		if err != nil {
-			return book.Answer{}, fmt.Errorf("lookup: %w", err)
-		}
-		for _, o := range stored {
-			v.Operations[o.ID()] = o
-		}
+	stored, err := s.Operation(ctx, operation.ID())
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return book.Answer{}, err
+	default:
+		v.Operations[operation.ID()] = stored
 	}
 	return book.Lookup(v, operation), nil
+}
+
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	if !id.Tenant.Valid() {
+		return book.Stored{}, store.ErrNotFound
+	}
+	stored, err := query(ctx, s, scanOperation, lookupOperation, string(id.Tenant), place(id.Key))
+	if err != nil {
+		return book.Stored{}, fmt.Errorf("look up: %w", err)
+	}
+	if len(stored) == 0 {
+		return book.Stored{}, store.ErrNotFound
+	}
+	return stored[0], nil
 }
 
 // Operations implements store.Store.
@@ -138,7 +152,7 @@ func (s *Store) report(ctx context.Context, run func(context.Context, pgx.Tx) er
 
 func scanBalance(row pgx.CollectableRow) (tenantBalance, error) {
 	var b tenantBalance
-	err := row.Scan(&b.tenant, &b.Account, &b.Currency, &b.Balance.Balance)
+	err := row.Scan(&b.tenant, &b.Account, &b.Class, &b.Currency, &b.Balance.Balance)
 	return b, err
 }
 
@@ -190,15 +204,19 @@ func scanFault(row pgx.CollectableRow) (store.AccountFault, error) {
 }
 
 // TrialBalance implements store.Store.
-func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]store.Balance, time.Time, error) {
 	var now time.Time
 	var balances []store.Balance
 	err := s.report(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, snapshotTime).Scan(&now); err != nil || tenant == "" {
 			return err
 		}
-		for _, statement := range []string{ownBalances, accountBalances} {
-			some, err := collect(ctx, tx, scanBalance, statement, string(tenant))
+		statements, arguments := []string{ownBalances, accountBalances}, []any{string(tenant)}
+		if !asOf.IsZero() {
+			statements, arguments = []string{ownBalancesAsOf, accountBalancesAsOf}, append(arguments, asOf)
+		}
+		for _, statement := range statements {
+			some, err := collect(ctx, tx, scanBalance, statement, arguments...)
 			if err != nil {
 				return err
 			}

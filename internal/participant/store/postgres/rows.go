@@ -31,7 +31,7 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 func scanAccount(row pgx.CollectableRow) (book.Account, error) {
 	var a book.Account
 	err := row.Scan(&a.Tenant, &a.AccountID.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &a.CreatedAt, &a.UpdatedAt,
-		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder)
+		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder, &a.Class)
 	a.CreatedAt, a.UpdatedAt = a.CreatedAt.UTC(), a.UpdatedAt.UTC()
 	return a, err
 }
@@ -115,6 +115,7 @@ func accountValues(rows []book.Account) []any {
 		column(rows, func(r a) int64 { return int64(r.Spent) }),
 		column(rows, func(r a) string { return r.StateReason }),
 		column(rows, func(r a) string { return r.Holder }),
+		column(rows, func(r a) int16 { return int16(r.Class) }),
 	}
 }
 

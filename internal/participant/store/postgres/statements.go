@@ -8,7 +8,7 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 const detailedColumns = operationColumns + `, details`
 
 const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
-	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder`
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class`
 
 // markSlots is how many counters the migration makes.
 const markSlots = 64
@@ -29,12 +29,12 @@ const (
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
 			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
 		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
-		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind in (3, 13) and o.outcome = 1`
+		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind in (3, 13, 16) and o.outcome = 1`
 
 	// The rows are locked after they are sorted: in the one global order. NO KEY,
 	// since no key of an account ever changes.
 	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at,
-			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder
+			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder, a.class
 		from unnest($1::text[], $2::text[]) as asked (tenant, account)
 		join accounts a on a.tenant = asked.tenant and a.account = asked.account
 		order by a.tenant, a.account for no key update of a`
@@ -44,7 +44,7 @@ const (
 	openAccounts = `insert into accounts (` + accountColumns + `)
 		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
 			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[])`
+			$15::text[], $16::text[], $17::smallint[])`
 
 	addOperations = `insert into operations (` + operationColumns + `)
 		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
@@ -73,7 +73,7 @@ const (
 			state_reason = changed.state_reason, holder = changed.holder
 		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
 			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[]) as changed (` + accountColumns + `)
+			$15::text[], $16::text[], $17::smallint[]) as changed (` + accountColumns + `)
 		where a.tenant = changed.tenant and a.account = changed.account`
 
 	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
@@ -104,7 +104,7 @@ const (
 		order by first_time, seq limit $5::bigint`
 
 	listSuspended = `select ` + detailedColumns + `, coalesce((select r.booked from operations r
-				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13) and r.outcome = 1), '')
+				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13, 16) and r.outcome = 1), '')
 		from operations o where tenant = $1::text and key > $2::uuid and to_suspense and kind = 3 and outcome = 1
 		order by key limit $3::bigint`
 
@@ -124,10 +124,10 @@ var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts,
 const (
 	// lines are both sides of every entry. Those of the participant's own accounts
 	// have no number.
-	lines = `(select tenant, booked as account, currency, delta as amount, seq from operations
+	lines = `(select tenant, booked as account, currency, delta as amount, seq, first_time from operations
 			where delta <> 0 and ($1 = '' or tenant = $1)
 		union all
-		select tenant, against, currency, -delta, 0 from operations where delta <> 0 and ($1 = '' or tenant = $1))`
+		select tenant, against, currency, -delta, 0, first_time from operations where delta <> 0 and ($1 = '' or tenant = $1))`
 
 	sumCurrencies = `select tenant, currency, sum(amount)::text, sum(account_count)::bigint from (
 			select tenant, currency, balance as amount, 1 as account_count from accounts where $1 = '' or tenant = $1
@@ -136,10 +136,23 @@ const (
 		) as amounts group by tenant, currency order by tenant, currency`
 
 	// ownBalances are those of the participant's own accounts, which have no row.
-	ownBalances = `select l.tenant, l.account, l.currency, sum(l.amount)::text from ` + lines + ` l
+	ownBalances = `select l.tenant, l.account, 0::smallint, l.currency, sum(l.amount)::text from ` + lines + ` l
 		where l.seq = 0 group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
 
-	accountBalances = `select tenant, account, currency, balance::text from accounts where tenant = $1`
+	accountBalances = `select tenant, account, class, currency, balance::text from accounts where tenant = $1`
+
+	// ownBalancesAsOf and accountBalancesAsOf are as of $2.
+	ownBalancesAsOf = `select l.tenant, l.account, 0::smallint, l.currency, sum(l.amount)::text from ` + lines + ` l
+		where l.seq = 0 and l.first_time <= $2
+		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+
+	accountBalancesAsOf = `select a.tenant, a.account, a.class, a.currency, coalesce(l.balance_after, 0)::text
+		from accounts a left join lateral (
+			select balance_after from operations o
+			where o.tenant = a.tenant and o.booked = a.account and o.seq > 0 and o.first_time <= $2
+			order by o.first_time desc, o.seq desc limit 1
+		) l on true
+		where a.tenant = $1 and a.created_at <= $2`
 
 	findFaults = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.created_at, a.updated_at,
 			coalesce(s.amount, 0)::text

@@ -16,7 +16,7 @@ const operationColumns = `tenant, key, transfer_key, step, kind, account, amount
 	booked, against, delta, seq, details`
 
 const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
-	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder`
+	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class`
 
 // Row by row: in one process a prepared statement costs microseconds, and the
 // write lock is held already.
@@ -32,12 +32,12 @@ func (w *writeStatements) texts() []prepared {
 	return []prepared{
 		{&w.operation, `select ` + operationColumns + ` from operations where tenant = ? and key = ?`},
 		{&w.refund, `select ` + operationColumns + ` from operations
-			where tenant = ? and debit_key = ? and kind in (3, 13) and outcome = 1`},
+			where tenant = ? and debit_key = ? and kind in (3, 13, 16) and outcome = 1`},
 		{&w.account, `select ` + accountColumns + ` from accounts where tenant = ? and account = ?`},
 		{&w.addOperation, `insert into operations (` + operationColumns + `)
 			values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.addEvent, `insert into events (created_at, tenant, id, type, key) values (?, ?, ?, ?, ?)`},
-		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.openAccount, `insert into accounts (` + accountColumns + `) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.changeAccount, `update accounts set balance = ?, seq = ?, updated_at = ? where tenant = ? and account = ?`},
 		{&w.amendAccount, `update accounts set balance = ?, seq = ?, updated_at = ?, floor = ?, state = ?, debit_max = ?, day_max = ?,
 			day_zone = ?, spent_on = ?, spent = ?, state_reason = ?, holder = ? where tenant = ? and account = ?`},

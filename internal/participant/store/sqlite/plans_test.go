@@ -20,7 +20,7 @@ func TestPlans(t *testing.T) {
 	checkPlans(t, db)
 	for _, statement := range []string{
 		`create temp table n as with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000) select i from n`,
-		`insert into accounts select 'acme', 'a' || i, 'USD', 10, 0, 1, 1, 0, 0, 0, 0, '', 0, 0, '', '' from n`,
+		`insert into accounts select 'acme', 'a' || i, 'USD', 10, 0, 1, 1, 0, 0, 0, 0, '', 0, 0, '', '', 0 from n`,
 		`insert into operations select 'acme', randomblob(16), 't' || i, 'refund', 3, 'a' || i, 10, 'USD', 'x/y',
 			randomblob(16), 1, 0, 10, 10, 1, null, 0, 0, 0, 'a' || i, 'clearing:x', 10, 1, '' from n`,
 		`analyze`,
@@ -38,7 +38,7 @@ func checkPlans(t *testing.T, db *sql.DB) {
 	t.Helper()
 	var w writeStatements
 	var r readStatements
-	reports := map[**sql.Stmt]bool{&r.ownSums: true, &r.accountSums: true, &r.balances: true, &r.faults: true, &r.count: true}
+	reports := map[**sql.Stmt]bool{&r.ownSums: true, &r.accountSums: true, &r.balances: true, &r.ownSumsAsOf: true, &r.balancesAsOf: true, &r.faults: true, &r.count: true}
 	checked := 0
 	for _, p := range append(w.texts(), r.texts()...) {
 		if reports[p.statement] {

@@ -17,6 +17,7 @@ type readStatements struct {
 	ownSums, accountSums, balances              *sql.Stmt
 	faults, count, identity                     *sql.Stmt
 	suspended, lastBefore, lastLine, linesAfter *sql.Stmt
+	ownSumsAsOf, balancesAsOf                   *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -35,11 +36,13 @@ func (r *readStatements) texts() []prepared {
 		{&r.linesAfter, `select ` + operationColumns + ` from operations
 			where tenant = ? and booked = ? and seq > 0 and (first_time, seq) > (?, ?) order by first_time, seq limit ?`},
 		{&r.suspended, `select ` + operationColumns + `, coalesce((select r.booked from operations r
-				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13) and r.outcome = 1), '')
+				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13, 16) and r.outcome = 1), '')
 			from operations o where tenant = ? and key > ? and to_suspense = 1 and kind = 3 and outcome = 1 order by key limit ?`},
 		{&r.ownSums, ownSums},
 		{&r.accountSums, accountSums},
-		{&r.balances, `select account, currency, cast(balance as text) from accounts where tenant = ?`},
+		{&r.balances, `select account, class, currency, cast(balance as text) from accounts where tenant = ?`},
+		{&r.ownSumsAsOf, ownSumsAsOf},
+		{&r.balancesAsOf, balancesAsOf},
 		{&r.faults, faults},
 		{&r.count, `select count(*) from operations where ?1 = '' or tenant = ?1`},
 		{&r.identity, `select incarnation, batches from meta where id = 1`},
@@ -49,16 +52,27 @@ func (r *readStatements) texts() []prepared {
 // Lookup implements store.Store.
 func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answer, error) {
 	v := &book.View{Operations: map[book.ID]book.Stored{}}
-	id := operation.ID()
-	stored, err := scanOperation(s.read.operation.QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	stored, err := s.Operation(ctx, operation.ID())
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
-		return book.Answer{}, fmt.Errorf("lookup: %w", classify(err))
+		return book.Answer{}, err
 	default:
-		v.Operations[id] = stored
+		v.Operations[operation.ID()] = stored
 	}
 	return book.Lookup(v, operation), nil
+}
+
+// Operation implements store.Store.
+func (s *Store) Operation(ctx context.Context, id book.ID) (book.Stored, error) {
+	stored, err := scanOperation(s.read.operation.QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	if errors.Is(err, sql.ErrNoRows) {
+		return book.Stored{}, store.ErrNotFound
+	}
+	if err != nil {
+		return book.Stored{}, fmt.Errorf("look up: %w", classify(err))
+	}
+	return stored, nil
 }
 
 // Operations implements store.Store.

@@ -64,14 +64,14 @@ func keyOrNull(k stepkey.StepKey) any {
 // accountValues are in the order of accountColumns.
 func accountValues(a book.Account) []any {
 	return []any{a.Tenant, a.Account, a.Currency, int64(a.Balance), int64(a.Floor), a.State, a.Seq, a.CreatedAt.UnixMicro(),
-		a.UpdatedAt.UnixMicro(), int64(a.DebitMax), int64(a.DayMax), a.DayZone, a.SpentOn, int64(a.Spent), a.StateReason, a.Holder}
+		a.UpdatedAt.UnixMicro(), int64(a.DebitMax), int64(a.DayMax), a.DayZone, a.SpentOn, int64(a.Spent), a.StateReason, a.Holder, a.Class}
 }
 
 func scanAccount(r row) (book.Account, error) {
 	var a book.Account
 	var created, updated int64
 	if err := r.Scan(&a.Tenant, &a.Account, &a.Currency, &a.Balance, &a.Floor, &a.State, &a.Seq, &created, &updated,
-		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder); err != nil {
+		&a.DebitMax, &a.DayMax, &a.DayZone, &a.SpentOn, &a.Spent, &a.StateReason, &a.Holder, &a.Class); err != nil {
 		return book.Account{}, err
 	}
 	a.CreatedAt, a.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()

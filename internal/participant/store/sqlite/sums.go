@@ -23,16 +23,24 @@ const (
 
 // lines are both sides of every entry. Each ?1 is the tenant, or empty for all of
 // them.
-const lines = `(select tenant, booked as account, currency, delta as amount, seq from operations
+const lines = `(select tenant, booked as account, currency, delta as amount, seq, first_time from operations
 		where delta <> 0 and (?1 = '' or tenant = ?1)
 	union all
-	select tenant, against, currency, -delta, 0 from operations where delta <> 0 and (?1 = '' or tenant = ?1))`
+	select tenant, against, currency, -delta, 0, first_time from operations where delta <> 0 and (?1 = '' or tenant = ?1))`
 
 // ownSums adds up the participant's own accounts, whose lines have no number.
 const (
 	ownSums = `select l.tenant, l.account, l.currency, ` + sumHigh + `, ` + sumLow + `, 0 from ` + lines + ` l
 		where l.seq = 0
 		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+	// ownSumsAsOf and balancesAsOf are as of ?2.
+	ownSumsAsOf = `select l.tenant, l.account, l.currency, ` + sumHigh + `, ` + sumLow + `, 0 from ` + lines + ` l
+		where l.seq = 0 and l.first_time <= ?2
+		group by l.tenant, l.account, l.currency order by l.tenant, l.currency, l.account`
+	balancesAsOf = `select account, class, currency, cast(coalesce((select o.balance_after from operations o
+			where o.tenant = a.tenant and o.booked = a.account and o.seq > 0 and o.first_time <= ?2
+			order by o.first_time desc, o.seq desc limit 1), 0) as text)
+		from accounts a where tenant = ?1 and created_at <= ?2`
 	accountSums = `select l.tenant, '', l.currency, coalesce(sum(l.balance >> 32), 0), coalesce(sum(l.balance & 4294967295), 0),
 		count(*) from accounts l
 		where (?1 = '' or l.tenant = ?1) group by l.tenant, l.currency order by l.tenant, l.currency`
@@ -156,25 +164,29 @@ func clearing(groups []summed) []store.ClearingSum {
 }
 
 // TrialBalance implements store.Store.
-func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant) ([]store.Balance, time.Time, error) {
+func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]store.Balance, time.Time, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	if tenant == "" {
 		return nil, now, nil
+	}
+	ownSums, balancesOf, arguments := s.read.ownSums, s.read.balances, []any{tenant}
+	if !asOf.IsZero() {
+		ownSums, balancesOf, arguments = s.read.ownSumsAsOf, s.read.balancesAsOf, []any{tenant, asOf.UnixMicro()}
 	}
 	tx, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer func() { _ = tx.Rollback() }() // it only read
-	rows, err := tx.StmtContext(ctx, s.read.ownSums).QueryContext(ctx, tenant)
+	rows, err := tx.StmtContext(ctx, ownSums).QueryContext(ctx, arguments...)
 	own, err := collect(rows, err, scanSummed)
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("trial balance: %w", err)
 	}
-	rows, err = tx.StmtContext(ctx, s.read.balances).QueryContext(ctx, tenant)
+	rows, err = tx.StmtContext(ctx, balancesOf).QueryContext(ctx, arguments...)
 	balances, err := collect(rows, err, func(r row) (store.Balance, error) {
 		var b store.Balance
-		err := r.Scan(&b.Account, &b.Currency, &b.Balance)
+		err := r.Scan(&b.Account, &b.Class, &b.Currency, &b.Balance)
 		return b, err
 	})
 	if err != nil {

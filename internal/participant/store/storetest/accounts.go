@@ -23,6 +23,8 @@ var accountTests = []test{
 	{"Statement", testStatement},
 	{"StatementWhileLinesAreAdded", testStatementStable},
 	{"Suspense", testSuspense},
+	{"Journal", testJournal},
+	{"TrialBalanceAsOf", testTrialBalanceAsOf},
 }
 
 func detailed(o book.Operation, d book.Details) book.Operation {
@@ -303,5 +305,85 @@ func testSuspense(b *books) {
 	}
 	if got, err := b.store.Suspended(ctx, other, stepkey.StepKey{}, 10); err != nil || len(got) != 0 {
 		b.t.Fatalf("another tenant's: %+v, %v", got, err)
+	}
+}
+
+// entry posts lines given as account, delta, ...
+func entry(kind book.Kind, key names.TransferKey, lines ...book.EntryLine) book.Operation {
+	o := detailed(on(tenant, kind, key, "", 0), book.Details{Lines: lines})
+	o.Currency = usd
+	return o
+}
+
+// chart opens accounts of each class.
+func (b *books) chart() {
+	b.t.Helper()
+	for account, class := range map[names.Account]book.Class{"cash": book.Asset, "owed": book.Liability, "fees": book.Income} {
+		b.one(detailed(on(tenant, book.Open, names.TransferKey("open-"+account), account, 0), book.Details{Class: class}))
+	}
+}
+
+func testJournal(b *books) {
+	b.chart()
+	first := entry(book.Journal, "1", book.EntryLine{Account: "cash", Delta: -100}, book.EntryLine{Account: "owed", Delta: 90},
+		book.EntryLine{Account: "fees", Delta: 10})
+	b.expect(first, want{outcome: book.Applied, moved: 100})
+	b.expect(first, want{outcome: book.Applied, moved: 100, replayed: true})
+	b.balance(tenant, "cash", -100)
+	undo := entry(book.Reverse, "2", book.EntryLine{Account: "cash", Delta: 100}, book.EntryLine{Account: "owed", Delta: -90},
+		book.EntryLine{Account: "fees", Delta: -10})
+	undo.DebitKey = first.Key
+	second := undo
+	second.TransferKey = "3"
+	second.Key = stepkey.Derive(stepkey.V1, tenant, "3", second.Step)
+	answers := b.apply(undo, second, entry(book.Journal, "4", book.EntryLine{Account: "owed", Delta: -1}, book.EntryLine{Account: "cash", Delta: 1}))
+	b.compare(answers[0], want{outcome: book.Applied, moved: 100})
+	b.compare(answers[1], want{outcome: book.Refused, reason: book.AlreadyReversed})
+	b.compare(answers[2], want{outcome: book.Refused, reason: book.InsufficientFunds})
+	b.expect(second, want{outcome: book.Refused, reason: book.AlreadyReversed, replayed: true})
+	for _, account := range []names.Account{"cash", "owed", "fees"} {
+		b.balance(tenant, account, 0)
+		span, lines := b.span(account, time.Time{}, time.Time{}, 10)
+		b.wantLines(span, lines, 2)
+	}
+	if a := b.account("cash"); a.Class != book.Asset || a.Floor >= 0 {
+		b.t.Fatalf("%+v", a)
+	}
+}
+
+func testTrialBalanceAsOf(b *books) {
+	b.chart()
+	at := func(asOf time.Time) map[names.Account]string {
+		b.t.Helper()
+		balances, _, err := b.store.TrialBalance(context.Background(), tenant, asOf)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		got := map[names.Account]string{}
+		for _, one := range balances {
+			got[one.Account] = one.Balance
+		}
+		return got
+	}
+	var times []time.Time
+	for i := range 3 {
+		o := entry(book.Journal, names.TransferKey(fmt.Sprint(i)), book.EntryLine{Account: "cash", Delta: -10}, book.EntryLine{Account: "owed", Delta: 10})
+		times = append(times, b.one(o).FirstTime)
+		b.one(on(tenant, book.Credit, names.TransferKey(fmt.Sprint("t", i)), "owed", 1))
+	}
+	b.one(detailed(on(tenant, book.Open, "late", "late", 0), book.Details{Class: book.Equity}))
+	if !times[1].After(times[0]) || !times[2].After(times[1]) {
+		return // the clock is too coarse
+	}
+	now := at(time.Time{})
+	if now["cash"] != "-30" || now["owed"] != "33" || now["clearing:ledger"] != "-3" || now["late"] != "0" {
+		b.t.Fatalf("now: %v", now)
+	}
+	then := at(times[1])
+	if _, opened := then["late"]; then["cash"] != "-20" || then["owed"] != "21" || then["clearing:ledger"] != "-1" || opened {
+		b.t.Fatalf("as of the second entry: %v", then)
+	}
+	if before := at(times[0].Add(-time.Hour)); len(before) != 0 {
+		b.t.Fatalf("before all: %v", before)
 	}
 }

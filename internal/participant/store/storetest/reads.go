@@ -171,7 +171,7 @@ func testHugeSums(b *books) {
 	for _, a := range []names.Account{"a", "b", "c"} {
 		b.fund(tenant, a, money.AmountMax)
 	}
-	balances, _, err := b.store.TrialBalance(context.Background(), tenant)
+	balances, _, err := b.store.TrialBalance(context.Background(), tenant, time.Time{})
 	huge := store.Balance{Account: "external:cash", Currency: usd, Balance: "-13835058055282163712"}
 	if err != nil || len(balances) != 4 || balances[3] != huge {
 		b.t.Fatalf("%+v, %v", balances, err)
@@ -187,14 +187,14 @@ func testTrialBalance(b *books) {
 	euro := on(tenant, book.Open, "euro", "euro", 0)
 	euro.Currency = "EUR"
 	b.one(euro)
-	balances, at, err := b.store.TrialBalance(context.Background(), tenant)
+	balances, at, err := b.store.TrialBalance(context.Background(), tenant, time.Time{})
 	expected := []store.Balance{{Account: "euro", Currency: "EUR", Balance: "0"},
 		{Account: "alice", Currency: usd, Balance: "60"}, {Account: "clearing:ledger", Currency: usd, Balance: "40"},
 		{Account: "empty", Currency: usd, Balance: "0"}, {Account: "external:cash", Currency: usd, Balance: "-100"}}
 	if err != nil || !slices.Equal(balances, expected) || at.Before(before) || at.Location() != time.UTC {
 		b.t.Fatalf("%+v at %v, %v", balances, at, err)
 	}
-	if none, _, err := b.store.TrialBalance(context.Background(), ""); err != nil || len(none) != 0 {
+	if none, _, err := b.store.TrialBalance(context.Background(), "", time.Time{}); err != nil || len(none) != 0 {
 		b.t.Fatalf("no tenant: %+v, %v", none, err)
 	}
 }

@@ -177,7 +177,9 @@ func (b *books) sound() {
 		for _, line := range l.Lines {
 			entry.Add(entry, big.NewInt(int64(line.Amount)))
 		}
-		if entry.Sign() != 0 || (len(l.Lines) > 0) != (l.AmountMoved > 0) || (l.AmountMoved > 0 && l.Outcome != book.Applied) {
+		// A journal entry's lines are operations beside it.
+		own := l.AmountMoved > 0 && l.Kind != book.Journal && l.Kind != book.Reverse
+		if entry.Sign() != 0 || (len(l.Lines) > 0) != own || (l.AmountMoved > 0 && l.Outcome != book.Applied) {
 			b.t.Fatalf("operation %s: outcome %d, moved %d, lines %+v", l.Key, l.Outcome, l.AmountMoved, l.Lines)
 		}
 	}

@@ -27,6 +27,121 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// AccountType is an account's place in the chart of accounts.
+type AccountType int32
+
+const (
+	// For OpenAccount: a liability.
+	AccountType_ACCOUNT_TYPE_UNSPECIFIED AccountType = 0
+	// Grows on the debit side.
+	AccountType_ACCOUNT_TYPE_ASSET AccountType = 1
+	// Grows on the credit side, and never falls below zero.
+	AccountType_ACCOUNT_TYPE_LIABILITY AccountType = 2
+	// Grows on the credit side.
+	AccountType_ACCOUNT_TYPE_EQUITY AccountType = 3
+	// Grows on the credit side.
+	AccountType_ACCOUNT_TYPE_INCOME AccountType = 4
+	// Grows on the debit side.
+	AccountType_ACCOUNT_TYPE_EXPENSE AccountType = 5
+)
+
+// Enum value maps for AccountType.
+var (
+	AccountType_name = map[int32]string{
+		0: "ACCOUNT_TYPE_UNSPECIFIED",
+		1: "ACCOUNT_TYPE_ASSET",
+		2: "ACCOUNT_TYPE_LIABILITY",
+		3: "ACCOUNT_TYPE_EQUITY",
+		4: "ACCOUNT_TYPE_INCOME",
+		5: "ACCOUNT_TYPE_EXPENSE",
+	}
+	AccountType_value = map[string]int32{
+		"ACCOUNT_TYPE_UNSPECIFIED": 0,
+		"ACCOUNT_TYPE_ASSET":       1,
+		"ACCOUNT_TYPE_LIABILITY":   2,
+		"ACCOUNT_TYPE_EQUITY":      3,
+		"ACCOUNT_TYPE_INCOME":      4,
+		"ACCOUNT_TYPE_EXPENSE":     5,
+	}
+)
+
+func (x AccountType) Enum() *AccountType {
+	p := new(AccountType)
+	*p = x
+	return p
+}
+
+func (x AccountType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AccountType) Descriptor() protoreflect.EnumDescriptor {
+	return file_giro_ledger_v1_ledger_proto_enumTypes[0].Descriptor()
+}
+
+func (AccountType) Type() protoreflect.EnumType {
+	return &file_giro_ledger_v1_ledger_proto_enumTypes[0]
+}
+
+func (x AccountType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AccountType.Descriptor instead.
+func (AccountType) EnumDescriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{0}
+}
+
+// Side is one of the two columns of the books.
+type Side int32
+
+const (
+	Side_SIDE_UNSPECIFIED Side = 0
+	Side_SIDE_DEBIT       Side = 1
+	Side_SIDE_CREDIT      Side = 2
+)
+
+// Enum value maps for Side.
+var (
+	Side_name = map[int32]string{
+		0: "SIDE_UNSPECIFIED",
+		1: "SIDE_DEBIT",
+		2: "SIDE_CREDIT",
+	}
+	Side_value = map[string]int32{
+		"SIDE_UNSPECIFIED": 0,
+		"SIDE_DEBIT":       1,
+		"SIDE_CREDIT":      2,
+	}
+)
+
+func (x Side) Enum() *Side {
+	p := new(Side)
+	*p = x
+	return p
+}
+
+func (x Side) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Side) Descriptor() protoreflect.EnumDescriptor {
+	return file_giro_ledger_v1_ledger_proto_enumTypes[1].Descriptor()
+}
+
+func (Side) Type() protoreflect.EnumType {
+	return &file_giro_ledger_v1_ledger_proto_enumTypes[1]
+}
+
+func (x Side) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Side.Descriptor instead.
+func (Side) EnumDescriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{1}
+}
+
 // AccountState says what an account takes.
 type AccountState int32
 
@@ -64,11 +179,11 @@ func (x AccountState) String() string {
 }
 
 func (AccountState) Descriptor() protoreflect.EnumDescriptor {
-	return file_giro_ledger_v1_ledger_proto_enumTypes[0].Descriptor()
+	return file_giro_ledger_v1_ledger_proto_enumTypes[2].Descriptor()
 }
 
 func (AccountState) Type() protoreflect.EnumType {
-	return &file_giro_ledger_v1_ledger_proto_enumTypes[0]
+	return &file_giro_ledger_v1_ledger_proto_enumTypes[2]
 }
 
 func (x AccountState) Number() protoreflect.EnumNumber {
@@ -77,7 +192,7 @@ func (x AccountState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AccountState.Descriptor instead.
 func (AccountState) EnumDescriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{0}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{2}
 }
 
 type Account struct {
@@ -94,7 +209,10 @@ type Account struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Why it was frozen or unfrozen last.
-	StateReason   string `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateReason string      `protobuf:"bytes,8,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	Type        AccountType `protobuf:"varint,9,opt,name=type,proto3,enum=giro.ledger.v1.AccountType" json:"type,omitempty"`
+	// The side on which it grows.
+	NormalSide    Side `protobuf:"varint,10,opt,name=normal_side,json=normalSide,proto3,enum=giro.ledger.v1.Side" json:"normal_side,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,12 +303,28 @@ func (x *Account) GetStateReason() string {
 	return ""
 }
 
+func (x *Account) GetType() AccountType {
+	if x != nil {
+		return x.Type
+	}
+	return AccountType_ACCOUNT_TYPE_UNSPECIFIED
+}
+
+func (x *Account) GetNormalSide() Side {
+	if x != nil {
+		return x.NormalSide
+	}
+	return Side_SIDE_UNSPECIFIED
+}
+
 type OpenAccountRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Key     string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Account string                 `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
 	// ISO 4217, upper case.
-	Currency      string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Unset: a liability.
+	Type          AccountType `protobuf:"varint,4,opt,name=type,proto3,enum=giro.ledger.v1.AccountType" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +378,13 @@ func (x *OpenAccountRequest) GetCurrency() string {
 		return x.Currency
 	}
 	return ""
+}
+
+func (x *OpenAccountRequest) GetType() AccountType {
+	if x != nil {
+		return x.Type
+	}
+	return AccountType_ACCOUNT_TYPE_UNSPECIFIED
 }
 
 type OpenAccountResponse struct {
@@ -854,15 +995,336 @@ func (x *CloseResponse) GetFirstTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type PostJournalEntryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// ISO 4217, upper case: of all of its accounts.
+	Currency string `protobuf:"bytes,2,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Debits equal credits; no account stands twice.
+	Lines []*JournalLine `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	// What it is for, for people.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PostJournalEntryRequest) Reset() {
+	*x = PostJournalEntryRequest{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PostJournalEntryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PostJournalEntryRequest) ProtoMessage() {}
+
+func (x *PostJournalEntryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PostJournalEntryRequest.ProtoReflect.Descriptor instead.
+func (*PostJournalEntryRequest) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PostJournalEntryRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PostJournalEntryRequest) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *PostJournalEntryRequest) GetLines() []*JournalLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *PostJournalEntryRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// JournalLine is one line of an entry. It names an account of the tenant's own,
+// never a clearing, external or suspense account.
+type JournalLine struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Account string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Side    Side                   `protobuf:"varint,2,opt,name=side,proto3,enum=giro.ledger.v1.Side" json:"side,omitempty"`
+	// Minor units, 1 to 2^62.
+	Amount        int64 `protobuf:"varint,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalLine) Reset() {
+	*x = JournalLine{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalLine) ProtoMessage() {}
+
+func (x *JournalLine) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalLine.ProtoReflect.Descriptor instead.
+func (*JournalLine) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *JournalLine) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JournalLine) GetSide() Side {
+	if x != nil {
+		return x.Side
+	}
+	return Side_SIDE_UNSPECIFIED
+}
+
+func (x *JournalLine) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+type PostJournalEntryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minor units on each side.
+	Amount        int64                  `protobuf:"varint,1,opt,name=amount,proto3" json:"amount,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PostJournalEntryResponse) Reset() {
+	*x = PostJournalEntryResponse{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PostJournalEntryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PostJournalEntryResponse) ProtoMessage() {}
+
+func (x *PostJournalEntryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PostJournalEntryResponse.ProtoReflect.Descriptor instead.
+func (*PostJournalEntryResponse) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PostJournalEntryResponse) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *PostJournalEntryResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *PostJournalEntryResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+type ReverseJournalEntryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// The key of the entry to reverse.
+	EntryKey string `protobuf:"bytes,2,opt,name=entry_key,json=entryKey,proto3" json:"entry_key,omitempty"`
+	// Why, for people.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReverseJournalEntryRequest) Reset() {
+	*x = ReverseJournalEntryRequest{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReverseJournalEntryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReverseJournalEntryRequest) ProtoMessage() {}
+
+func (x *ReverseJournalEntryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReverseJournalEntryRequest.ProtoReflect.Descriptor instead.
+func (*ReverseJournalEntryRequest) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReverseJournalEntryRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ReverseJournalEntryRequest) GetEntryKey() string {
+	if x != nil {
+		return x.EntryKey
+	}
+	return ""
+}
+
+func (x *ReverseJournalEntryRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ReverseJournalEntryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minor units on each side.
+	Amount        int64                  `protobuf:"varint,1,opt,name=amount,proto3" json:"amount,omitempty"`
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReverseJournalEntryResponse) Reset() {
+	*x = ReverseJournalEntryResponse{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReverseJournalEntryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReverseJournalEntryResponse) ProtoMessage() {}
+
+func (x *ReverseJournalEntryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReverseJournalEntryResponse.ProtoReflect.Descriptor instead.
+func (*ReverseJournalEntryResponse) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReverseJournalEntryResponse) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *ReverseJournalEntryResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ReverseJournalEntryResponse) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
 type TrialBalanceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instant as of which it is, its lines included; unset: now. One of just now
+	// may still get lines of what is under way; a minute later it never changes.
+	AsOfTime      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of_time,json=asOfTime,proto3" json:"as_of_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialBalanceRequest) Reset() {
 	*x = TrialBalanceRequest{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1336,7 @@ func (x *TrialBalanceRequest) String() string {
 func (*TrialBalanceRequest) ProtoMessage() {}
 
 func (x *TrialBalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[13]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1349,14 @@ func (x *TrialBalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceRequest.ProtoReflect.Descriptor instead.
 func (*TrialBalanceRequest) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{13}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TrialBalanceRequest) GetAsOfTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOfTime
+	}
+	return nil
 }
 
 type TrialBalanceResponse struct {
@@ -899,14 +1368,17 @@ type TrialBalanceResponse struct {
 	// Debits equal credits in every currency.
 	Balanced bool `protobuf:"varint,3,opt,name=balanced,proto3" json:"balanced,omitempty"`
 	// The instant of the snapshot, by the database's clock.
-	ReadTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	ReadTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
+	// What has been debited or credited here for transfers with each counterparty's
+	// participant. Together with the opposite account there it is what is in transit.
+	Clearing      []*ClearingBalance `protobuf:"bytes,5,rep,name=clearing,proto3" json:"clearing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialBalanceResponse) Reset() {
 	*x = TrialBalanceResponse{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1390,7 @@ func (x *TrialBalanceResponse) String() string {
 func (*TrialBalanceResponse) ProtoMessage() {}
 
 func (x *TrialBalanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[14]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1403,7 @@ func (x *TrialBalanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceResponse.ProtoReflect.Descriptor instead.
 func (*TrialBalanceResponse) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{14}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TrialBalanceResponse) GetRows() []*TrialBalanceRow {
@@ -962,6 +1434,76 @@ func (x *TrialBalanceResponse) GetReadTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TrialBalanceResponse) GetClearing() []*ClearingBalance {
+	if x != nil {
+		return x.Clearing
+	}
+	return nil
+}
+
+// ClearingBalance is what stands in the clearing account of a counterparty.
+type ClearingBalance struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Participant string                 `protobuf:"bytes,1,opt,name=participant,proto3" json:"participant,omitempty"`
+	Currency    string                 `protobuf:"bytes,2,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Signed minor units as decimal text: positive where more was taken from accounts
+	// here than was given to them.
+	Balance       string `protobuf:"bytes,3,opt,name=balance,proto3" json:"balance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearingBalance) Reset() {
+	*x = ClearingBalance{}
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearingBalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearingBalance) ProtoMessage() {}
+
+func (x *ClearingBalance) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearingBalance.ProtoReflect.Descriptor instead.
+func (*ClearingBalance) Descriptor() ([]byte, []int) {
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ClearingBalance) GetParticipant() string {
+	if x != nil {
+		return x.Participant
+	}
+	return ""
+}
+
+func (x *ClearingBalance) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *ClearingBalance) GetBalance() string {
+	if x != nil {
+		return x.Balance
+	}
+	return ""
+}
+
 // TrialBalanceRow is one account. One of debit and credit is "0".
 type TrialBalanceRow struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -970,14 +1512,16 @@ type TrialBalanceRow struct {
 	// Minor units as decimal text: what the account is below zero.
 	Debit string `protobuf:"bytes,3,opt,name=debit,proto3" json:"debit,omitempty"`
 	// Minor units as decimal text: what the account is above zero.
-	Credit        string `protobuf:"bytes,4,opt,name=credit,proto3" json:"credit,omitempty"`
+	Credit string `protobuf:"bytes,4,opt,name=credit,proto3" json:"credit,omitempty"`
+	// Unset for the ledger's own accounts.
+	Type          AccountType `protobuf:"varint,5,opt,name=type,proto3,enum=giro.ledger.v1.AccountType" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrialBalanceRow) Reset() {
 	*x = TrialBalanceRow{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1533,7 @@ func (x *TrialBalanceRow) String() string {
 func (*TrialBalanceRow) ProtoMessage() {}
 
 func (x *TrialBalanceRow) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[15]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1546,7 @@ func (x *TrialBalanceRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceRow.ProtoReflect.Descriptor instead.
 func (*TrialBalanceRow) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{15}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TrialBalanceRow) GetAccount() string {
@@ -1033,6 +1577,13 @@ func (x *TrialBalanceRow) GetCredit() string {
 	return ""
 }
 
+func (x *TrialBalanceRow) GetType() AccountType {
+	if x != nil {
+		return x.Type
+	}
+	return AccountType_ACCOUNT_TYPE_UNSPECIFIED
+}
+
 // TrialBalanceTotal adds up one currency.
 type TrialBalanceTotal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1045,7 +1596,7 @@ type TrialBalanceTotal struct {
 
 func (x *TrialBalanceTotal) Reset() {
 	*x = TrialBalanceTotal{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1608,7 @@ func (x *TrialBalanceTotal) String() string {
 func (*TrialBalanceTotal) ProtoMessage() {}
 
 func (x *TrialBalanceTotal) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[16]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1621,7 @@ func (x *TrialBalanceTotal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialBalanceTotal.ProtoReflect.Descriptor instead.
 func (*TrialBalanceTotal) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{16}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TrialBalanceTotal) GetCurrency() string {
@@ -1105,7 +1656,7 @@ type ListSuspenseRequest struct {
 
 func (x *ListSuspenseRequest) Reset() {
 	*x = ListSuspenseRequest{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1668,7 @@ func (x *ListSuspenseRequest) String() string {
 func (*ListSuspenseRequest) ProtoMessage() {}
 
 func (x *ListSuspenseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[17]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1681,7 @@ func (x *ListSuspenseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSuspenseRequest.ProtoReflect.Descriptor instead.
 func (*ListSuspenseRequest) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{17}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSuspenseRequest) GetPageSize() int32 {
@@ -1158,7 +1709,7 @@ type ListSuspenseResponse struct {
 
 func (x *ListSuspenseResponse) Reset() {
 	*x = ListSuspenseResponse{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1721,7 @@ func (x *ListSuspenseResponse) String() string {
 func (*ListSuspenseResponse) ProtoMessage() {}
 
 func (x *ListSuspenseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[18]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1734,7 @@ func (x *ListSuspenseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSuspenseResponse.ProtoReflect.Descriptor instead.
 func (*ListSuspenseResponse) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{18}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListSuspenseResponse) GetRefunds() []*SuspendedRefund {
@@ -1221,7 +1772,7 @@ type SuspendedRefund struct {
 
 func (x *SuspendedRefund) Reset() {
 	*x = SuspendedRefund{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1784,7 @@ func (x *SuspendedRefund) String() string {
 func (*SuspendedRefund) ProtoMessage() {}
 
 func (x *SuspendedRefund) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[19]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1797,7 @@ func (x *SuspendedRefund) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendedRefund.ProtoReflect.Descriptor instead.
 func (*SuspendedRefund) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SuspendedRefund) GetRefundKey() string {
@@ -1313,7 +1864,7 @@ type ReleaseSuspenseRequest struct {
 
 func (x *ReleaseSuspenseRequest) Reset() {
 	*x = ReleaseSuspenseRequest{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1876,7 @@ func (x *ReleaseSuspenseRequest) String() string {
 func (*ReleaseSuspenseRequest) ProtoMessage() {}
 
 func (x *ReleaseSuspenseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[20]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1889,7 @@ func (x *ReleaseSuspenseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSuspenseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseSuspenseRequest) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{20}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReleaseSuspenseRequest) GetKey() string {
@@ -1383,7 +1934,7 @@ type ReleaseSuspenseResponse struct {
 
 func (x *ReleaseSuspenseResponse) Reset() {
 	*x = ReleaseSuspenseResponse{}
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1946,7 @@ func (x *ReleaseSuspenseResponse) String() string {
 func (*ReleaseSuspenseResponse) ProtoMessage() {}
 
 func (x *ReleaseSuspenseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_giro_ledger_v1_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1959,7 @@ func (x *ReleaseSuspenseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseSuspenseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseSuspenseResponse) Descriptor() ([]byte, []int) {
-	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+	return file_giro_ledger_v1_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReleaseSuspenseResponse) GetAmount() int64 {
@@ -1443,7 +1994,7 @@ var File_giro_ledger_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\n" +
-	"\x1bgiro/ledger/v1/ledger.proto\x12\x0egiro.ledger.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
+	"\x1bgiro/ledger/v1/ledger.proto\x12\x0egiro.ledger.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x03\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1a\n" +
 	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x18\n" +
@@ -1454,12 +2005,17 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12!\n" +
-	"\fstate_reason\x18\b \x01(\tR\vstateReason\"\xb5\x01\n" +
+	"\fstate_reason\x18\b \x01(\tR\vstateReason\x12/\n" +
+	"\x04type\x18\t \x01(\x0e2\x1b.giro.ledger.v1.AccountTypeR\x04type\x125\n" +
+	"\vnormal_side\x18\n" +
+	" \x01(\x0e2\x14.giro.ledger.v1.SideR\n" +
+	"normalSide\"\xf0\x01\n" +
 	"\x12OpenAccountRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12<\n" +
 	"\aaccount\x18\x02 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x12-\n" +
 	"\bcurrency\x18\x03 \x01(\tB\x11\xbaH\x0er\f2\n" +
-	"^[A-Z]{3}$R\bcurrency\"\x9f\x01\n" +
+	"^[A-Z]{3}$R\bcurrency\x129\n" +
+	"\x04type\x18\x04 \x01(\x0e2\x1b.giro.ledger.v1.AccountTypeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04type\"\x9f\x01\n" +
 	"\x13OpenAccountResponse\x121\n" +
 	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
@@ -1501,18 +2057,52 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\v2\x17.giro.ledger.v1.AccountR\aaccount\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\x15\n" +
-	"\x13TrialBalanceRequest\"\xdb\x01\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xdd\x01\n" +
+	"\x17PostJournalEntryRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12-\n" +
+	"\bcurrency\x18\x02 \x01(\tB\x11\xbaH\x0er\f2\n" +
+	"^[A-Z]{3}$R\bcurrency\x12=\n" +
+	"\x05lines\x18\x03 \x03(\v2\x1b.giro.ledger.v1.JournalLineB\n" +
+	"\xbaH\a\x92\x01\x04\b\x02\x10dR\x05lines\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\xac\x01\n" +
+	"\vJournalLine\x12<\n" +
+	"\aaccount\x18\x01 \x01(\tB\"\xbaH\x1fr\x1d2\x1b^[a-z0-9][a-z0-9._-]{0,62}$R\aaccount\x124\n" +
+	"\x04side\x18\x02 \x01(\x0e2\x14.giro.ledger.v1.SideB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04side\x12)\n" +
+	"\x06amount\x18\x03 \x01(\x03B\x11\xbaH\x0e\"\f\x18\x80\x80\x80\x80\x80\x80\x80\x80@(\x01R\x06amount\"\x89\x01\n" +
+	"\x18PostJournalEntryResponse\x12\x16\n" +
+	"\x06amount\x18\x01 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xb1\x01\n" +
+	"\x1aReverseJournalEntryRequest\x122\n" +
+	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\x12=\n" +
+	"\tentry_key\x18\x02 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\bentryKey\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06reason\"\x8c\x01\n" +
+	"\x1bReverseJournalEntryResponse\x12\x16\n" +
+	"\x06amount\x18\x01 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
+	"\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"O\n" +
+	"\x13TrialBalanceRequest\x128\n" +
+	"\n" +
+	"as_of_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\basOfTime\"\x98\x02\n" +
 	"\x14TrialBalanceResponse\x123\n" +
 	"\x04rows\x18\x01 \x03(\v2\x1f.giro.ledger.v1.TrialBalanceRowR\x04rows\x129\n" +
 	"\x06totals\x18\x02 \x03(\v2!.giro.ledger.v1.TrialBalanceTotalR\x06totals\x12\x1a\n" +
 	"\bbalanced\x18\x03 \x01(\bR\bbalanced\x127\n" +
-	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"u\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\x12;\n" +
+	"\bclearing\x18\x05 \x03(\v2\x1f.giro.ledger.v1.ClearingBalanceR\bclearing\"i\n" +
+	"\x0fClearingBalance\x12 \n" +
+	"\vparticipant\x18\x01 \x01(\tR\vparticipant\x12\x1a\n" +
+	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x18\n" +
+	"\abalance\x18\x03 \x01(\tR\abalance\"\xa6\x01\n" +
 	"\x0fTrialBalanceRow\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1a\n" +
 	"\bcurrency\x18\x02 \x01(\tR\bcurrency\x12\x14\n" +
 	"\x05debit\x18\x03 \x01(\tR\x05debit\x12\x16\n" +
-	"\x06credit\x18\x04 \x01(\tR\x06credit\"]\n" +
+	"\x06credit\x18\x04 \x01(\tR\x06credit\x12/\n" +
+	"\x04type\x18\x05 \x01(\x0e2\x1b.giro.ledger.v1.AccountTypeR\x04type\"]\n" +
 	"\x11TrialBalanceTotal\x12\x1a\n" +
 	"\bcurrency\x18\x01 \x01(\tR\bcurrency\x12\x14\n" +
 	"\x05debit\x18\x02 \x01(\tR\x05debit\x12\x16\n" +
@@ -1546,12 +2136,24 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\rbalance_after\x18\x02 \x01(\x03R\fbalanceAfter\x12\x1a\n" +
 	"\breplayed\x18\x03 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime*y\n" +
+	"first_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime*\xab\x01\n" +
+	"\vAccountType\x12\x1c\n" +
+	"\x18ACCOUNT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12ACCOUNT_TYPE_ASSET\x10\x01\x12\x1a\n" +
+	"\x16ACCOUNT_TYPE_LIABILITY\x10\x02\x12\x17\n" +
+	"\x13ACCOUNT_TYPE_EQUITY\x10\x03\x12\x17\n" +
+	"\x13ACCOUNT_TYPE_INCOME\x10\x04\x12\x18\n" +
+	"\x14ACCOUNT_TYPE_EXPENSE\x10\x05*=\n" +
+	"\x04Side\x12\x14\n" +
+	"\x10SIDE_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"SIDE_DEBIT\x10\x01\x12\x0f\n" +
+	"\vSIDE_CREDIT\x10\x02*y\n" +
 	"\fAccountState\x12\x1d\n" +
 	"\x19ACCOUNT_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ACCOUNT_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14ACCOUNT_STATE_FROZEN\x10\x02\x12\x18\n" +
-	"\x14ACCOUNT_STATE_CLOSED\x10\x032\x8f\x06\n" +
+	"\x14ACCOUNT_STATE_CLOSED\x10\x032\xe6\a\n" +
 	"\rLedgerService\x12V\n" +
 	"\vOpenAccount\x12\".giro.ledger.v1.OpenAccountRequest\x1a#.giro.ledger.v1.OpenAccountResponse\x12S\n" +
 	"\n" +
@@ -1559,7 +2161,9 @@ const file_giro_ledger_v1_ledger_proto_rawDesc = "" +
 	"\fListAccounts\x12#.giro.ledger.v1.ListAccountsRequest\x1a$.giro.ledger.v1.ListAccountsResponse\x12G\n" +
 	"\x06Freeze\x12\x1d.giro.ledger.v1.FreezeRequest\x1a\x1e.giro.ledger.v1.FreezeResponse\x12M\n" +
 	"\bUnfreeze\x12\x1f.giro.ledger.v1.UnfreezeRequest\x1a .giro.ledger.v1.UnfreezeResponse\x12D\n" +
-	"\x05Close\x12\x1c.giro.ledger.v1.CloseRequest\x1a\x1d.giro.ledger.v1.CloseResponse\x12Y\n" +
+	"\x05Close\x12\x1c.giro.ledger.v1.CloseRequest\x1a\x1d.giro.ledger.v1.CloseResponse\x12e\n" +
+	"\x10PostJournalEntry\x12'.giro.ledger.v1.PostJournalEntryRequest\x1a(.giro.ledger.v1.PostJournalEntryResponse\x12n\n" +
+	"\x13ReverseJournalEntry\x12*.giro.ledger.v1.ReverseJournalEntryRequest\x1a+.giro.ledger.v1.ReverseJournalEntryResponse\x12Y\n" +
 	"\fTrialBalance\x12#.giro.ledger.v1.TrialBalanceRequest\x1a$.giro.ledger.v1.TrialBalanceResponse\x12Y\n" +
 	"\fListSuspense\x12#.giro.ledger.v1.ListSuspenseRequest\x1a$.giro.ledger.v1.ListSuspenseResponse\x12b\n" +
 	"\x0fReleaseSuspense\x12&.giro.ledger.v1.ReleaseSuspenseRequest\x1a'.giro.ledger.v1.ReleaseSuspenseResponseB$Z\"giro/proto/giro/ledger/v1;ledgerv1b\x06proto3"
@@ -1576,77 +2180,99 @@ func file_giro_ledger_v1_ledger_proto_rawDescGZIP() []byte {
 	return file_giro_ledger_v1_ledger_proto_rawDescData
 }
 
-var file_giro_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_giro_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_giro_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_giro_ledger_v1_ledger_proto_goTypes = []any{
-	(AccountState)(0),               // 0: giro.ledger.v1.AccountState
-	(*Account)(nil),                 // 1: giro.ledger.v1.Account
-	(*OpenAccountRequest)(nil),      // 2: giro.ledger.v1.OpenAccountRequest
-	(*OpenAccountResponse)(nil),     // 3: giro.ledger.v1.OpenAccountResponse
-	(*GetAccountRequest)(nil),       // 4: giro.ledger.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),      // 5: giro.ledger.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),     // 6: giro.ledger.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),    // 7: giro.ledger.v1.ListAccountsResponse
-	(*FreezeRequest)(nil),           // 8: giro.ledger.v1.FreezeRequest
-	(*FreezeResponse)(nil),          // 9: giro.ledger.v1.FreezeResponse
-	(*UnfreezeRequest)(nil),         // 10: giro.ledger.v1.UnfreezeRequest
-	(*UnfreezeResponse)(nil),        // 11: giro.ledger.v1.UnfreezeResponse
-	(*CloseRequest)(nil),            // 12: giro.ledger.v1.CloseRequest
-	(*CloseResponse)(nil),           // 13: giro.ledger.v1.CloseResponse
-	(*TrialBalanceRequest)(nil),     // 14: giro.ledger.v1.TrialBalanceRequest
-	(*TrialBalanceResponse)(nil),    // 15: giro.ledger.v1.TrialBalanceResponse
-	(*TrialBalanceRow)(nil),         // 16: giro.ledger.v1.TrialBalanceRow
-	(*TrialBalanceTotal)(nil),       // 17: giro.ledger.v1.TrialBalanceTotal
-	(*ListSuspenseRequest)(nil),     // 18: giro.ledger.v1.ListSuspenseRequest
-	(*ListSuspenseResponse)(nil),    // 19: giro.ledger.v1.ListSuspenseResponse
-	(*SuspendedRefund)(nil),         // 20: giro.ledger.v1.SuspendedRefund
-	(*ReleaseSuspenseRequest)(nil),  // 21: giro.ledger.v1.ReleaseSuspenseRequest
-	(*ReleaseSuspenseResponse)(nil), // 22: giro.ledger.v1.ReleaseSuspenseResponse
-	(*timestamppb.Timestamp)(nil),   // 23: google.protobuf.Timestamp
+	(AccountType)(0),                    // 0: giro.ledger.v1.AccountType
+	(Side)(0),                           // 1: giro.ledger.v1.Side
+	(AccountState)(0),                   // 2: giro.ledger.v1.AccountState
+	(*Account)(nil),                     // 3: giro.ledger.v1.Account
+	(*OpenAccountRequest)(nil),          // 4: giro.ledger.v1.OpenAccountRequest
+	(*OpenAccountResponse)(nil),         // 5: giro.ledger.v1.OpenAccountResponse
+	(*GetAccountRequest)(nil),           // 6: giro.ledger.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),          // 7: giro.ledger.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),         // 8: giro.ledger.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),        // 9: giro.ledger.v1.ListAccountsResponse
+	(*FreezeRequest)(nil),               // 10: giro.ledger.v1.FreezeRequest
+	(*FreezeResponse)(nil),              // 11: giro.ledger.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),             // 12: giro.ledger.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),            // 13: giro.ledger.v1.UnfreezeResponse
+	(*CloseRequest)(nil),                // 14: giro.ledger.v1.CloseRequest
+	(*CloseResponse)(nil),               // 15: giro.ledger.v1.CloseResponse
+	(*PostJournalEntryRequest)(nil),     // 16: giro.ledger.v1.PostJournalEntryRequest
+	(*JournalLine)(nil),                 // 17: giro.ledger.v1.JournalLine
+	(*PostJournalEntryResponse)(nil),    // 18: giro.ledger.v1.PostJournalEntryResponse
+	(*ReverseJournalEntryRequest)(nil),  // 19: giro.ledger.v1.ReverseJournalEntryRequest
+	(*ReverseJournalEntryResponse)(nil), // 20: giro.ledger.v1.ReverseJournalEntryResponse
+	(*TrialBalanceRequest)(nil),         // 21: giro.ledger.v1.TrialBalanceRequest
+	(*TrialBalanceResponse)(nil),        // 22: giro.ledger.v1.TrialBalanceResponse
+	(*ClearingBalance)(nil),             // 23: giro.ledger.v1.ClearingBalance
+	(*TrialBalanceRow)(nil),             // 24: giro.ledger.v1.TrialBalanceRow
+	(*TrialBalanceTotal)(nil),           // 25: giro.ledger.v1.TrialBalanceTotal
+	(*ListSuspenseRequest)(nil),         // 26: giro.ledger.v1.ListSuspenseRequest
+	(*ListSuspenseResponse)(nil),        // 27: giro.ledger.v1.ListSuspenseResponse
+	(*SuspendedRefund)(nil),             // 28: giro.ledger.v1.SuspendedRefund
+	(*ReleaseSuspenseRequest)(nil),      // 29: giro.ledger.v1.ReleaseSuspenseRequest
+	(*ReleaseSuspenseResponse)(nil),     // 30: giro.ledger.v1.ReleaseSuspenseResponse
+	(*timestamppb.Timestamp)(nil),       // 31: google.protobuf.Timestamp
 }
 var file_giro_ledger_v1_ledger_proto_depIdxs = []int32{
-	0,  // 0: giro.ledger.v1.Account.state:type_name -> giro.ledger.v1.AccountState
-	23, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	23, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
-	1,  // 3: giro.ledger.v1.OpenAccountResponse.account:type_name -> giro.ledger.v1.Account
-	23, // 4: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 5: giro.ledger.v1.GetAccountResponse.account:type_name -> giro.ledger.v1.Account
-	1,  // 6: giro.ledger.v1.ListAccountsResponse.accounts:type_name -> giro.ledger.v1.Account
-	1,  // 7: giro.ledger.v1.FreezeResponse.account:type_name -> giro.ledger.v1.Account
-	23, // 8: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: giro.ledger.v1.UnfreezeResponse.account:type_name -> giro.ledger.v1.Account
-	23, // 10: giro.ledger.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 11: giro.ledger.v1.CloseResponse.account:type_name -> giro.ledger.v1.Account
-	23, // 12: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
-	16, // 13: giro.ledger.v1.TrialBalanceResponse.rows:type_name -> giro.ledger.v1.TrialBalanceRow
-	17, // 14: giro.ledger.v1.TrialBalanceResponse.totals:type_name -> giro.ledger.v1.TrialBalanceTotal
-	23, // 15: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
-	20, // 16: giro.ledger.v1.ListSuspenseResponse.refunds:type_name -> giro.ledger.v1.SuspendedRefund
-	23, // 17: giro.ledger.v1.SuspendedRefund.time:type_name -> google.protobuf.Timestamp
-	23, // 18: giro.ledger.v1.ReleaseSuspenseResponse.first_time:type_name -> google.protobuf.Timestamp
-	2,  // 19: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
-	4,  // 20: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
-	6,  // 21: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
-	8,  // 22: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
-	10, // 23: giro.ledger.v1.LedgerService.Unfreeze:input_type -> giro.ledger.v1.UnfreezeRequest
-	12, // 24: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
-	14, // 25: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
-	18, // 26: giro.ledger.v1.LedgerService.ListSuspense:input_type -> giro.ledger.v1.ListSuspenseRequest
-	21, // 27: giro.ledger.v1.LedgerService.ReleaseSuspense:input_type -> giro.ledger.v1.ReleaseSuspenseRequest
-	3,  // 28: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
-	5,  // 29: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
-	7,  // 30: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
-	9,  // 31: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
-	11, // 32: giro.ledger.v1.LedgerService.Unfreeze:output_type -> giro.ledger.v1.UnfreezeResponse
-	13, // 33: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
-	15, // 34: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
-	19, // 35: giro.ledger.v1.LedgerService.ListSuspense:output_type -> giro.ledger.v1.ListSuspenseResponse
-	22, // 36: giro.ledger.v1.LedgerService.ReleaseSuspense:output_type -> giro.ledger.v1.ReleaseSuspenseResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	2,  // 0: giro.ledger.v1.Account.state:type_name -> giro.ledger.v1.AccountState
+	31, // 1: giro.ledger.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	31, // 2: giro.ledger.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	0,  // 3: giro.ledger.v1.Account.type:type_name -> giro.ledger.v1.AccountType
+	1,  // 4: giro.ledger.v1.Account.normal_side:type_name -> giro.ledger.v1.Side
+	0,  // 5: giro.ledger.v1.OpenAccountRequest.type:type_name -> giro.ledger.v1.AccountType
+	3,  // 6: giro.ledger.v1.OpenAccountResponse.account:type_name -> giro.ledger.v1.Account
+	31, // 7: giro.ledger.v1.OpenAccountResponse.first_time:type_name -> google.protobuf.Timestamp
+	3,  // 8: giro.ledger.v1.GetAccountResponse.account:type_name -> giro.ledger.v1.Account
+	3,  // 9: giro.ledger.v1.ListAccountsResponse.accounts:type_name -> giro.ledger.v1.Account
+	3,  // 10: giro.ledger.v1.FreezeResponse.account:type_name -> giro.ledger.v1.Account
+	31, // 11: giro.ledger.v1.FreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	3,  // 12: giro.ledger.v1.UnfreezeResponse.account:type_name -> giro.ledger.v1.Account
+	31, // 13: giro.ledger.v1.UnfreezeResponse.first_time:type_name -> google.protobuf.Timestamp
+	3,  // 14: giro.ledger.v1.CloseResponse.account:type_name -> giro.ledger.v1.Account
+	31, // 15: giro.ledger.v1.CloseResponse.first_time:type_name -> google.protobuf.Timestamp
+	17, // 16: giro.ledger.v1.PostJournalEntryRequest.lines:type_name -> giro.ledger.v1.JournalLine
+	1,  // 17: giro.ledger.v1.JournalLine.side:type_name -> giro.ledger.v1.Side
+	31, // 18: giro.ledger.v1.PostJournalEntryResponse.first_time:type_name -> google.protobuf.Timestamp
+	31, // 19: giro.ledger.v1.ReverseJournalEntryResponse.first_time:type_name -> google.protobuf.Timestamp
+	31, // 20: giro.ledger.v1.TrialBalanceRequest.as_of_time:type_name -> google.protobuf.Timestamp
+	24, // 21: giro.ledger.v1.TrialBalanceResponse.rows:type_name -> giro.ledger.v1.TrialBalanceRow
+	25, // 22: giro.ledger.v1.TrialBalanceResponse.totals:type_name -> giro.ledger.v1.TrialBalanceTotal
+	31, // 23: giro.ledger.v1.TrialBalanceResponse.read_time:type_name -> google.protobuf.Timestamp
+	23, // 24: giro.ledger.v1.TrialBalanceResponse.clearing:type_name -> giro.ledger.v1.ClearingBalance
+	0,  // 25: giro.ledger.v1.TrialBalanceRow.type:type_name -> giro.ledger.v1.AccountType
+	28, // 26: giro.ledger.v1.ListSuspenseResponse.refunds:type_name -> giro.ledger.v1.SuspendedRefund
+	31, // 27: giro.ledger.v1.SuspendedRefund.time:type_name -> google.protobuf.Timestamp
+	31, // 28: giro.ledger.v1.ReleaseSuspenseResponse.first_time:type_name -> google.protobuf.Timestamp
+	4,  // 29: giro.ledger.v1.LedgerService.OpenAccount:input_type -> giro.ledger.v1.OpenAccountRequest
+	6,  // 30: giro.ledger.v1.LedgerService.GetAccount:input_type -> giro.ledger.v1.GetAccountRequest
+	8,  // 31: giro.ledger.v1.LedgerService.ListAccounts:input_type -> giro.ledger.v1.ListAccountsRequest
+	10, // 32: giro.ledger.v1.LedgerService.Freeze:input_type -> giro.ledger.v1.FreezeRequest
+	12, // 33: giro.ledger.v1.LedgerService.Unfreeze:input_type -> giro.ledger.v1.UnfreezeRequest
+	14, // 34: giro.ledger.v1.LedgerService.Close:input_type -> giro.ledger.v1.CloseRequest
+	16, // 35: giro.ledger.v1.LedgerService.PostJournalEntry:input_type -> giro.ledger.v1.PostJournalEntryRequest
+	19, // 36: giro.ledger.v1.LedgerService.ReverseJournalEntry:input_type -> giro.ledger.v1.ReverseJournalEntryRequest
+	21, // 37: giro.ledger.v1.LedgerService.TrialBalance:input_type -> giro.ledger.v1.TrialBalanceRequest
+	26, // 38: giro.ledger.v1.LedgerService.ListSuspense:input_type -> giro.ledger.v1.ListSuspenseRequest
+	29, // 39: giro.ledger.v1.LedgerService.ReleaseSuspense:input_type -> giro.ledger.v1.ReleaseSuspenseRequest
+	5,  // 40: giro.ledger.v1.LedgerService.OpenAccount:output_type -> giro.ledger.v1.OpenAccountResponse
+	7,  // 41: giro.ledger.v1.LedgerService.GetAccount:output_type -> giro.ledger.v1.GetAccountResponse
+	9,  // 42: giro.ledger.v1.LedgerService.ListAccounts:output_type -> giro.ledger.v1.ListAccountsResponse
+	11, // 43: giro.ledger.v1.LedgerService.Freeze:output_type -> giro.ledger.v1.FreezeResponse
+	13, // 44: giro.ledger.v1.LedgerService.Unfreeze:output_type -> giro.ledger.v1.UnfreezeResponse
+	15, // 45: giro.ledger.v1.LedgerService.Close:output_type -> giro.ledger.v1.CloseResponse
+	18, // 46: giro.ledger.v1.LedgerService.PostJournalEntry:output_type -> giro.ledger.v1.PostJournalEntryResponse
+	20, // 47: giro.ledger.v1.LedgerService.ReverseJournalEntry:output_type -> giro.ledger.v1.ReverseJournalEntryResponse
+	22, // 48: giro.ledger.v1.LedgerService.TrialBalance:output_type -> giro.ledger.v1.TrialBalanceResponse
+	27, // 49: giro.ledger.v1.LedgerService.ListSuspense:output_type -> giro.ledger.v1.ListSuspenseResponse
+	30, // 50: giro.ledger.v1.LedgerService.ReleaseSuspense:output_type -> giro.ledger.v1.ReleaseSuspenseResponse
+	40, // [40:51] is the sub-list for method output_type
+	29, // [29:40] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_giro_ledger_v1_ledger_proto_init() }
@@ -1659,8 +2285,8 @@ func file_giro_ledger_v1_ledger_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_ledger_v1_ledger_proto_rawDesc), len(file_giro_ledger_v1_ledger_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   22,
+			NumEnums:      3,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

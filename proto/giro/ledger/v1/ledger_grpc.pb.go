@@ -23,22 +23,26 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	LedgerService_OpenAccount_FullMethodName     = "/giro.ledger.v1.LedgerService/OpenAccount"
-	LedgerService_GetAccount_FullMethodName      = "/giro.ledger.v1.LedgerService/GetAccount"
-	LedgerService_ListAccounts_FullMethodName    = "/giro.ledger.v1.LedgerService/ListAccounts"
-	LedgerService_Freeze_FullMethodName          = "/giro.ledger.v1.LedgerService/Freeze"
-	LedgerService_Unfreeze_FullMethodName        = "/giro.ledger.v1.LedgerService/Unfreeze"
-	LedgerService_Close_FullMethodName           = "/giro.ledger.v1.LedgerService/Close"
-	LedgerService_TrialBalance_FullMethodName    = "/giro.ledger.v1.LedgerService/TrialBalance"
-	LedgerService_ListSuspense_FullMethodName    = "/giro.ledger.v1.LedgerService/ListSuspense"
-	LedgerService_ReleaseSuspense_FullMethodName = "/giro.ledger.v1.LedgerService/ReleaseSuspense"
+	LedgerService_OpenAccount_FullMethodName         = "/giro.ledger.v1.LedgerService/OpenAccount"
+	LedgerService_GetAccount_FullMethodName          = "/giro.ledger.v1.LedgerService/GetAccount"
+	LedgerService_ListAccounts_FullMethodName        = "/giro.ledger.v1.LedgerService/ListAccounts"
+	LedgerService_Freeze_FullMethodName              = "/giro.ledger.v1.LedgerService/Freeze"
+	LedgerService_Unfreeze_FullMethodName            = "/giro.ledger.v1.LedgerService/Unfreeze"
+	LedgerService_Close_FullMethodName               = "/giro.ledger.v1.LedgerService/Close"
+	LedgerService_PostJournalEntry_FullMethodName    = "/giro.ledger.v1.LedgerService/PostJournalEntry"
+	LedgerService_ReverseJournalEntry_FullMethodName = "/giro.ledger.v1.LedgerService/ReverseJournalEntry"
+	LedgerService_TrialBalance_FullMethodName        = "/giro.ledger.v1.LedgerService/TrialBalance"
+	LedgerService_ListSuspense_FullMethodName        = "/giro.ledger.v1.LedgerService/ListSuspense"
+	LedgerService_ReleaseSuspense_FullMethodName     = "/giro.ledger.v1.LedgerService/ReleaseSuspense"
 )
 
 // LedgerServiceClient is the client API for LedgerService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// LedgerService keeps the general ledger. Its accounts never fall below zero.
+// LedgerService keeps the general ledger. Balances are signed: what stands on the
+// credit side is positive, on the debit side negative, so that all of them sum to
+// zero.
 type LedgerServiceClient interface {
 	OpenAccount(ctx context.Context, in *OpenAccountRequest, opts ...grpc.CallOption) (*OpenAccountResponse, error)
 	GetAccount(ctx context.Context, in *GetAccountRequest, opts ...grpc.CallOption) (*GetAccountResponse, error)
@@ -49,6 +53,12 @@ type LedgerServiceClient interface {
 	Unfreeze(ctx context.Context, in *UnfreezeRequest, opts ...grpc.CallOption) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
+	// PostJournalEntry books an entry of several lines that balance, all of them or
+	// none.
+	PostJournalEntry(ctx context.Context, in *PostJournalEntryRequest, opts ...grpc.CallOption) (*PostJournalEntryResponse, error)
+	// ReverseJournalEntry books the opposite of a journal entry, once. What transfers
+	// have moved cannot be reversed here.
+	ReverseJournalEntry(ctx context.Context, in *ReverseJournalEntryRequest, opts ...grpc.CallOption) (*ReverseJournalEntryResponse, error)
 	// TrialBalance lists every account with a balance or a line, clearing,
 	// external and suspense accounts included, in one snapshot.
 	TrialBalance(ctx context.Context, in *TrialBalanceRequest, opts ...grpc.CallOption) (*TrialBalanceResponse, error)
@@ -127,6 +137,26 @@ func (c *ledgerServiceClient) Close(ctx context.Context, in *CloseRequest, opts 
 	return out, nil
 }
 
+func (c *ledgerServiceClient) PostJournalEntry(ctx context.Context, in *PostJournalEntryRequest, opts ...grpc.CallOption) (*PostJournalEntryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PostJournalEntryResponse)
+	err := c.cc.Invoke(ctx, LedgerService_PostJournalEntry_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *ledgerServiceClient) ReverseJournalEntry(ctx context.Context, in *ReverseJournalEntryRequest, opts ...grpc.CallOption) (*ReverseJournalEntryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReverseJournalEntryResponse)
+	err := c.cc.Invoke(ctx, LedgerService_ReverseJournalEntry_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *ledgerServiceClient) TrialBalance(ctx context.Context, in *TrialBalanceRequest, opts ...grpc.CallOption) (*TrialBalanceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TrialBalanceResponse)
@@ -161,7 +191,9 @@ func (c *ledgerServiceClient) ReleaseSuspense(ctx context.Context, in *ReleaseSu
 // All implementations must embed UnimplementedLedgerServiceServer
 // for forward compatibility.
 //
-// LedgerService keeps the general ledger. Its accounts never fall below zero.
+// LedgerService keeps the general ledger. Balances are signed: what stands on the
+// credit side is positive, on the debit side negative, so that all of them sum to
+// zero.
 type LedgerServiceServer interface {
 	OpenAccount(context.Context, *OpenAccountRequest) (*OpenAccountResponse, error)
 	GetAccount(context.Context, *GetAccountRequest) (*GetAccountResponse, error)
@@ -172,6 +204,12 @@ type LedgerServiceServer interface {
 	Unfreeze(context.Context, *UnfreezeRequest) (*UnfreezeResponse, error)
 	// Close ends an account whose balance is zero.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
+	// PostJournalEntry books an entry of several lines that balance, all of them or
+	// none.
+	PostJournalEntry(context.Context, *PostJournalEntryRequest) (*PostJournalEntryResponse, error)
+	// ReverseJournalEntry books the opposite of a journal entry, once. What transfers
+	// have moved cannot be reversed here.
+	ReverseJournalEntry(context.Context, *ReverseJournalEntryRequest) (*ReverseJournalEntryResponse, error)
 	// TrialBalance lists every account with a balance or a line, clearing,
 	// external and suspense accounts included, in one snapshot.
 	TrialBalance(context.Context, *TrialBalanceRequest) (*TrialBalanceResponse, error)
@@ -207,6 +245,12 @@ func (UnimplementedLedgerServiceServer) Unfreeze(context.Context, *UnfreezeReque
 }
 func (UnimplementedLedgerServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
+}
+func (UnimplementedLedgerServiceServer) PostJournalEntry(context.Context, *PostJournalEntryRequest) (*PostJournalEntryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PostJournalEntry not implemented")
+}
+func (UnimplementedLedgerServiceServer) ReverseJournalEntry(context.Context, *ReverseJournalEntryRequest) (*ReverseJournalEntryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReverseJournalEntry not implemented")
 }
 func (UnimplementedLedgerServiceServer) TrialBalance(context.Context, *TrialBalanceRequest) (*TrialBalanceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TrialBalance not implemented")
@@ -346,6 +390,42 @@ func _LedgerService_Close_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LedgerService_PostJournalEntry_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PostJournalEntryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).PostJournalEntry(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_PostJournalEntry_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).PostJournalEntry(ctx, req.(*PostJournalEntryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LedgerService_ReverseJournalEntry_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReverseJournalEntryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LedgerServiceServer).ReverseJournalEntry(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LedgerService_ReverseJournalEntry_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LedgerServiceServer).ReverseJournalEntry(ctx, req.(*ReverseJournalEntryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LedgerService_TrialBalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TrialBalanceRequest)
 	if err := dec(in); err != nil {
@@ -430,6 +510,14 @@ var LedgerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Close",
 			Handler:    _LedgerService_Close_Handler,
+		},
+		{
+			MethodName: "PostJournalEntry",
+			Handler:    _LedgerService_PostJournalEntry_Handler,
+		},
+		{
+			MethodName: "ReverseJournalEntry",
+			Handler:    _LedgerService_ReverseJournalEntry_Handler,
 		},
 		{
 			MethodName: "TrialBalance",

@@ -35,9 +35,9 @@ create table operations (
     constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
 );
 
--- At most one refund per debit, whatever keys are used, and one release (13) per
--- suspended refund.
-create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13) and outcome = 1;
+-- At most one refund per debit, whatever keys are used, one release (13) per
+-- suspended refund, and one reversal (16) per journal entry.
+create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13, 16) and outcome = 1;
 
 create index operations_suspended on operations (tenant, key) where to_suspense and kind = 3 and outcome = 1;
 
@@ -62,6 +62,7 @@ create table accounts (
     spent        bigint not null default 0,
     state_reason text   not null default '',
     holder       text   not null default '',
+    class        smallint not null default 0,
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 );

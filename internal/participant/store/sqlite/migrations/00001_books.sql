@@ -39,9 +39,9 @@ create table operations (
 -- account's row, and are given out under its lock; neither ever falls.
 create unique index operations_by_account on operations (tenant, booked, first_time, seq) where seq > 0;
 
--- At most one refund per debit, whatever keys are used, and one release (13) per
--- suspended refund.
-create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13) and outcome = 1;
+-- At most one refund per debit, whatever keys are used, one release (13) per
+-- suspended refund, and one reversal (16) per journal entry.
+create unique index operations_refund_once on operations (tenant, debit_key) where kind in (3, 13, 16) and outcome = 1;
 
 create index operations_suspended on operations (tenant, key) where to_suspense = 1 and kind = 3 and outcome = 1;
 
@@ -62,6 +62,7 @@ create table accounts (
     spent        integer not null default 0,
     state_reason text    not null default '',
     holder       text    not null default '',
+    class        integer not null default 0,
     primary key (tenant, account),
     constraint balance_not_below_floor check (balance >= floor)
 ) strict, without rowid;
