@@ -158,10 +158,10 @@ func (r *report) text() string {
 		b.WriteString(line(f.Title, f.Median) + "\n")
 	}
 	b.WriteString("\n")
-	fmt.Fprintf(&b, "%-56s %7s   %s\n", "ratio", "value", "promised")
+	fmt.Fprintf(&b, "%-60s %7s   %s\n", "ratio", "value", "promised")
 	b.WriteString(rule)
 	for _, one := range r.Ratios {
-		fmt.Fprintf(&b, "%-56s %7.2f   %-13s %s\n", one.Name, one.Value, one.promise(), one.verdict())
+		fmt.Fprintf(&b, "%-60s %7.2f   %-13s %s\n", one.Name, one.Value, one.promise(), one.verdict())
 	}
 	b.WriteString("pgbench's best is that of the faster script:")
 	for i, script := range pgbenchScripts {
