@@ -28,7 +28,7 @@ PACKAGES ?= ./...
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## build bin/giro
@@ -42,6 +42,10 @@ demo: build ## build, then play the demo; ARGS='--store postgres' plays it on Po
 test: ## run all tests; PACKAGES='./internal/...' runs some
 	@$(if $(RACE),,echo "test: no C compiler, so WITHOUT the race detector")
 	@$(if $(RACE),CGO_ENABLED=1) go test -json $(if $(RACE),$(RACE) $(UNRACED)) -count=1 $(PACKAGES) | $(SUMMARY)
+
+.PHONY: bench-participant
+bench-participant: build ## measure accountsvc beside pgbench, 20 minutes; ARGS='--rows 100000 --seconds 1 --repeats 1' is quick
+	@go run ./internal/bench/participant --giro bin/giro --json bin/bench-participant.json --svg bin/bench-participant.svg $(ARGS)
 
 .PHONY: generate
 generate: ## regenerate the code and the documents that are made from code

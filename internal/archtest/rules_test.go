@@ -164,6 +164,7 @@ var rules = []rule{
 		broken: []map[string]string{
 			{"internal/rpc/a.go": "package rpc\nimport \"os\"\nvar v = os.Getenv(\"X\")"},
 			{"orchestrator/a.go": "package orchestrator\nimport \"log\"\nfunc f() { log.Fatalf(\"x\") }"},
+			{"internal/bench/part/a.go": "package part\nimport \"os\"\nfunc f() { os.Exit(1) }"},
 		},
 	},
 	{
@@ -175,6 +176,16 @@ var rules = []rule{
 			{"cmd/giro/serve/a.go": "package serve\nimport _ \"giro/internal/a\"", "internal/a/a.go": "package a\nimport _ \"giro/internal/fault/wire\""},
 			{"cmd/giro/serve/a.go": "package serve\nimport _ \"testing\""},
 			{"cmd/giro/serve/a.go": "package serve\nimport _ \"giro/internal/participant/conformance\""},
+		},
+	},
+	{
+		name:    "a benchmark knows a service by its contract alone",
+		reason:  "what it measures must be what a caller gets, the wire included, from the program that is shipped",
+		instead: "start the built program and ask it over gRPC; the program's tests may use stores",
+		find:    benchmarksApart,
+		broken: []map[string]string{
+			{"internal/bench/participant/a.go": "package main\nimport _ \"giro/internal/participant\""},
+			{"internal/bench/participant/a.go": "package main\nimport _ \"giro/internal/participant/book\""},
 		},
 	},
 	{
@@ -227,7 +238,7 @@ var (
 		"internal/participant", "internal/participant/store", "internal/participant/store/mem",
 		"internal/participant/store/sqlite", "internal/participant/store/postgres", "internal/participant/store/storetest",
 		"internal/sim", "internal/fault/wire", "internal/dbtest", "internal/pgserver", "internal/pgpool", "internal/schema",
-		"internal/participant/conformance", "internal/participant/server",
+		"internal/participant/conformance", "internal/participant/server", "internal/bench/participant",
 		"cmd/giro", "cmd/giro/cli", "cmd/giro/serve", "cmd/giro/demo",
 		"proto/giro/transfer/v1", "proto/giro/participant/v1", "proto/giro/conformance/v1", "examples/participant",
 	)
@@ -436,12 +447,25 @@ func backendsPicked(tr *tree) []string {
 	})
 }
 
+// isBenchmark: a benchmark is a program, and the packages beside it are not.
+func isBenchmark(f *file) bool {
+	return under(f.dir, "internal/bench") && f.ast.Name.Name == "main"
+}
+
+// benchmarksApart lets them run servers, and look into databases of their own.
+func benchmarksApart(tr *tree) []string {
+	return forbidden(tr, func(f *file, _, inside string) bool {
+		return under(f.dir, "internal/bench") && !f.test && inside != "" &&
+			!under(inside, "proto", "internal/rpc", "internal/stepkey", "internal/names", "internal/pgserver", "internal/pgpool")
+	})
+}
+
 var processNames = regexp.MustCompile(`^(os\.(Getenv|LookupEnv|Environ|Setenv|Unsetenv|Exit)|log\.(Fatal|Fatalf|Fatalln))$`)
 
 func processUses(tr *tree) []string {
 	var found []string
 	for _, f := range tr.files {
-		if f.test || under(f.dir, "cmd", "examples", "internal/pgserver") {
+		if f.test || under(f.dir, "cmd", "examples", "internal/pgserver") || isBenchmark(f) {
 			continue
 		}
 		f.uses(func(pos token.Pos, name string) {
