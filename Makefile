@@ -28,7 +28,7 @@ PACKAGES ?= ./...
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## build bin/giro
@@ -42,6 +42,10 @@ demo: build ## build, then play the demo; ARGS='--store postgres' plays it on Po
 test: ## run all tests; PACKAGES='./internal/...' runs some
 	@$(if $(RACE),,echo "test: no C compiler, so WITHOUT the race detector")
 	@$(if $(RACE),CGO_ENABLED=1) go test -json $(if $(RACE),$(RACE) $(UNRACED)) -count=1 $(PACKAGES) | $(SUMMARY)
+
+.PHONY: chaos-participant
+chaos-participant: ## attack 4 replicas of accountsvc for a minute (make test does for 4 s); ARGS='-chaos.seed N' draws as run N did
+	@$(if $(RACE),CGO_ENABLED=1) go test $(if $(RACE),$(RACE) $(UNRACED)) -count=1 -v ./cmd/giro/chaos -chaos.for 60s $(ARGS)
 
 .PHONY: generate
 generate: ## regenerate the code and the documents that are made from code

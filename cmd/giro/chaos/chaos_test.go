@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	chaosFor  = flag.Duration("chaos.for", 6*time.Second, "how long the replicas are put through it")
+	chaosFor  = flag.Duration("chaos.for", 4*time.Second, "how long the replicas are put through it")
 	chaosSeed = flag.Uint64("chaos.seed", 0, "draw what happens from this seed")
 )
 
