@@ -44,7 +44,7 @@ func settle(ctx context.Context, replicas []*replica, all []*record, f *faults) 
 	return len(open)
 }
 
-// stillTrue asks for every key that was ever sent.
+// stillTrue asks for the outcome of every key given.
 func stillTrue(ctx context.Context, replicas []*replica, all []*record, f *faults) {
 	forEach(replicas, all, func(p *replica, r *record) {
 		got, err := p.participant.GetOperation(ctx, &pb.GetOperationRequest{Operation: r.operation})

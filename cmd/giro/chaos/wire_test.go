@@ -13,7 +13,7 @@ import (
 )
 
 // cutOneIn is how many COMMITs pass for each that is cut off on either side.
-const cutOneIn = 50
+const cutOneIn = 30
 
 // wire is a replica's way to the database. It reads PostgreSQL's messages, and
 // cuts a connection right before a COMMIT reaches the server or right after its
