@@ -28,7 +28,7 @@ PACKAGES ?= ./...
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 .PHONY: build
 build: ## build bin/giro
@@ -46,6 +46,10 @@ test: ## run all tests; PACKAGES='./internal/...' runs some
 .PHONY: bench-participant
 bench-participant: build ## measure accountsvc beside pgbench, 20 minutes; ARGS='--rows 100000 --seconds 1 --repeats 1' is quick
 	@go run ./internal/bench/participant --giro bin/giro --json bin/bench-participant.json --svg bin/bench-participant.svg $(ARGS)
+
+.PHONY: chaos-participant
+chaos-participant: ## attack 4 replicas of accountsvc for a minute (make test does for 4 s); ARGS='-chaos.seed N' draws as run N did
+	@$(if $(RACE),CGO_ENABLED=1) go test $(if $(RACE),$(RACE) $(UNRACED)) -count=1 -v ./cmd/giro/chaos -chaos.for 60s $(ARGS)
 
 .PHONY: generate
 generate: ## regenerate the code and the documents that are made from code

@@ -26,6 +26,9 @@ const (
 	answerSecondsMax = 10
 	// settleSecondsMax bounds a rollback and a polite end of a connection.
 	settleSecondsMax = 1
+	// connectSecondsMax bounds one attempt to connect, unless the URL says otherwise. A
+	// database that accepts and then says nothing would be waited for without end.
+	connectSecondsMax = 10
 	// closeSecondsMax bounds the wait for connections that are still in use.
 	closeSecondsMax = 5
 )
@@ -53,6 +56,9 @@ func Parse(url string) (*Config, error) {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
 	maps.Copy(config.ConnConfig.RuntimeParams, session)
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectSecondsMax * time.Second
+	}
 	config.ConnConfig.DialFunc = dial
 	config.ConnConfig.ValidateConnect = mustServe(config.ConnConfig.ValidateConnect)
 	config.BeforeConnect = neverCancel

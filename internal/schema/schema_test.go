@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +15,12 @@ import (
 	"giro/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	if address := os.Getenv(asMigrator); address != "" {
+		os.Exit(migrate(address))
+	}
+	dbtest.Main(m)
+}
 
 // steps are n migrations, each of which would show if it were applied twice:
 // the first makes a table, the others add a row to it.

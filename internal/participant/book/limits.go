@@ -42,13 +42,15 @@ func (d *decision) overDayMax(account Account, amount money.Minor) bool {
 	return amount > left
 }
 
-// today is the day of the account's next line, which never comes before its last.
+// today is the day that the account's next line will bear. It is not the clock's
+// where that was set back over midnight: a limit that was used up would be there
+// again, and a refund of the line would not count for the line's day.
 func (d *decision) today(account Account) int64 {
-	now := d.view.Now
-	if account.UpdatedAt.After(now) {
-		now = account.UpdatedAt
+	at := d.view.Now
+	if account.UpdatedAt.After(at) {
+		at = account.UpdatedAt
 	}
-	return d.dayOf(now, account)
+	return d.dayOf(at, account)
 }
 
 func (d *decision) dayOf(t time.Time, account Account) int64 {

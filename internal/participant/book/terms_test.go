@@ -125,6 +125,25 @@ func TestLimitsOfADay(t *testing.T) {
 	wantBalance(t, w, "a", 1_000_000-40-100-10-110)
 }
 
+// TestC97ADayDoesNotComeBack: the clock is set back over midnight. The account's day
+// stays that of its last line, and what is given back counts for the line's day.
+func TestC97ADayDoesNotComeBack(t *testing.T) {
+	a := account("a", 1000)
+	a.DayMax = 100
+	w := newWorld(a)
+	w.now = time.Date(2026, 7, 2, 9, 0, 0, 0, time.UTC)
+	wantEach(t, w, amountOf(op(book.Debit, "1"), 60), book.Applied)
+	w.now = time.Date(2026, 7, 1, 9, 0, 0, 0, time.UTC)
+	wantEach(t, w,
+		amountOf(op(book.Debit, "2"), 41), book.LimitExceeded,
+		amountOf(op(book.Debit, "3"), 40), book.Applied,
+		amountOf(op(book.Refund, "1"), 60), book.Applied,
+		amountOf(op(book.Debit, "4"), 61), book.LimitExceeded,
+		amountOf(op(book.Debit, "5"), 60), book.Applied,
+	)
+	wantBalance(t, w, "a", 900)
+}
+
 // TestLimitsWithinABatch: a limit holds between the operations of one batch.
 func TestLimitsWithinABatch(t *testing.T) {
 	a := account("a", 1000)
