@@ -1316,7 +1316,8 @@ func (x *ReverseJournalEntryResponse) GetFirstTime() *timestamppb.Timestamp {
 type TrialBalanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The instant as of which it is, its lines included; unset: now. One of just now
-	// may still get lines of what is under way; a minute later it never changes.
+	// may still get lines of what is under way, in the worst case of a COMMIT that
+	// waits for its standby.
 	AsOfTime      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of_time,json=asOfTime,proto3" json:"as_of_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
