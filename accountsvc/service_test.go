@@ -324,8 +324,9 @@ func TestRegisterServesTheParticipantToo(t *testing.T) {
 func TestHostileRequestsAreTheCallersFault(t *testing.T) {
 	f := fresh(t)
 	f.open("alice")
+	suspended := f.suspend("t", "gone", 3)
 	rpctest.Hostile(t, f.conn, accountv1.File_giro_account_v1_account_proto.Services().ByName("AccountService"), rpctest.Fill(map[string]any{
-		"key": "k", "account": "alice", "currency": "USD", "amount": int64(1), "external": "bank"}))
+		"key": "k", "account": "alice", "currency": "USD", "amount": int64(1), "external": "bank", "refund_key": suspended, "reason": "because"}))
 	sums, err := f.engine.Store().Sums(t.Context(), "")
 	if err != nil || len(sums.Faults) > 0 {
 		t.Fatal(sums, err)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"giro/internal/names"
 	"giro/internal/participant"
@@ -236,8 +237,31 @@ func TestC15EveryChangingCallHasAKeyAndReplays(t *testing.T) {
 func TestHostileRequestsAreTheCallersFault(t *testing.T) {
 	f := fresh(t)
 	f.open("a", "USD")
+	if _, err := f.client.OpenAccount(t.Context(), &ledgerv1.OpenAccountRequest{Key: "open-b", Account: "b", Currency: "USD",
+		Type: ledgerv1.AccountType_ACCOUNT_TYPE_ASSET}); err != nil {
+		t.Fatal(err)
+	}
+	suspended := f.suspend("t", "gone", 3)
 	rpctest.Hostile(t, f.conn, ledgerv1.File_giro_ledger_v1_ledger_proto.Services().ByName("LedgerService"),
-		rpctest.Fill(map[string]any{"key": "k", "account": "a", "currency": "USD"}))
+		func(m proto.Message) {
+			rpctest.Fill(map[string]any{"key": "k", "account": "a", "currency": "USD", "refund_key": suspended, "reason": "because", "entry_key": "k"})(m)
+			posting, ok := m.ProtoReflect().Descriptor().Fields().ByName("lines"), m.ProtoReflect().Descriptor().Name() == "PostJournalEntryRequest"
+			if !ok {
+				return
+			}
+			for _, side := range []struct {
+				account string
+				side    ledgerv1.Side
+			}{{"a", ledgerv1.Side_SIDE_CREDIT}, {"b", ledgerv1.Side_SIDE_DEBIT}} {
+				list := m.ProtoReflect().Mutable(posting).List()
+				line := list.NewElement()
+				fields := line.Message().Descriptor().Fields()
+				line.Message().Set(fields.ByName("account"), protoreflect.ValueOfString(side.account))
+				line.Message().Set(fields.ByName("side"), protoreflect.ValueOfEnum(side.side.Number()))
+				line.Message().Set(fields.ByName("amount"), protoreflect.ValueOfInt64(1))
+				list.Append(line)
+			}
+		})
 }
 
 func TestStatesOfBookAndProtoAgree(t *testing.T) {
