@@ -79,8 +79,9 @@ func Debits(operations []Operation) []ID {
 	return ids
 }
 
-// Accounts lists the accounts that a store must lock and load, given the
-// operations that are stored already: replays lock nothing.
+// Accounts lists the accounts that a store must lock and load. Those of replays are
+// left out, as far as it is given what is stored already; a store that locks before
+// it looks gives nil, and locks those too.
 func Accounts(operations []Operation, stored map[ID]Stored) []AccountID {
 	seen := map[AccountID]bool{}
 	var ids []AccountID

@@ -100,7 +100,7 @@ func (s *Store) guard(changes book.Changes) error {
 		if _, known := s.operations[o.ID()]; known {
 			return fmt.Errorf("mem: operation %s is stored already", o.Key)
 		}
-		moves := o.Kind == book.Debit || o.Kind == book.Credit || o.Kind == book.Deposit
+		moves := o.Kind == book.Debit || o.Kind == book.Credit || o.Kind == book.Deposit || o.Kind == book.Withdraw || o.Kind == book.JournalLine
 		if moves && o.Outcome != book.Cancelled && o.Amount <= 0 {
 			return fmt.Errorf("mem: operation %s has amount %d", o.Key, o.Amount)
 		}

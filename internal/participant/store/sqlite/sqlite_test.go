@@ -81,6 +81,8 @@ func TestC08Guards(t *testing.T) {
 	for what, statement := range map[string]string{
 		"debit of 0":           fmt.Sprintf(insert, 1, 0, "null", 1),
 		"credit of -1":         fmt.Sprintf(insert, 2, -1, "null", 1),
+		"withdrawal of 0":      fmt.Sprintf(insert, 10, 0, "null", 1),
+		"journal line of -1":   fmt.Sprintf(insert, 15, -1, "null", 1),
 		"refused deposit of 0": fmt.Sprintf(insert, 6, 0, "null", 2),
 		"second refund":        fmt.Sprintf(insert, 3, 1, "x'01'", 1),
 		"below the floor":      `update accounts set balance = -1`,

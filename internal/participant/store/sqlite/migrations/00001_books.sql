@@ -32,7 +32,7 @@ create table operations (
     details            text    not null default '',
     primary key (tenant, key),
     -- The last guard. A tombstone (outcome 3) holds no contents.
-    constraint amount_positive check (kind not in (1, 2, 6) or outcome = 3 or amount > 0)
+    constraint amount_positive check (kind not in (1, 2, 6, 10, 15) or outcome = 3 or amount > 0)
 ) strict, without rowid;
 
 -- An account's lines in order. The number and the time of the last stand in the
