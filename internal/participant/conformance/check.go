@@ -22,6 +22,7 @@ type check struct {
 	ctx    context.Context
 	peer   *peer
 	tenant string
+	end    func() // ends what a rule left running over the restart; nil where nothing was
 }
 
 // notRun ends a rule that cannot be run.

@@ -156,6 +156,9 @@ func (s *suite) runAll(ctx context.Context, chosen []rule) {
 		if p.result.Verdict == Passed {
 			p.result = s.judge(r, p.check, func(*check) { p.judge() })
 		}
+		if p.check.end != nil { // also where the restart failed: later rules count what stands still
+			p.check.end()
+		}
 		s.note(p.result)
 	}
 }

@@ -167,8 +167,9 @@ type load struct {
 	answered map[string]*pb.Answer
 }
 
-// write sends credits of 1, one after the other, until ctx ends. It does not ask
-// again: that is left for after the restart.
+// write sends credits of 1, one after the other, until ctx ends, and lets the last
+// call have its answer: one left alone could move money after the end. It does not
+// ask again: that is left for after the restart.
 func (l *load) write(ctx context.Context, c *check, a account) {
 	for ctx.Err() == nil {
 		o := c.credit(a, 1)
@@ -177,7 +178,7 @@ func (l *load) write(ctx context.Context, c *check, a account) {
 		full := len(l.sent) >= loadMax
 		l.mu.Unlock()
 		var answer *pb.Answer
-		err := once(ctx, func(ctx context.Context) (err error) {
+		err := once(c.ctx, func(ctx context.Context) (err error) {
 			answer, err = c.peer.single(ctx, o)
 			return err
 		})
@@ -213,12 +214,15 @@ func restartUnderLoad(c *check) func() {
 	for range 4 {
 		writers.Go(func() { l.write(ctx, c, a) })
 	}
+	c.end = func() {
+		stop()
+		writers.Wait()
+	}
 	for deadline := time.Now().Add(callSeconds * time.Second); l.known() < 20 && time.Now().Before(deadline); {
 		c.describe() // a call's time passes
 	}
 	return func() {
-		stop()
-		writers.Wait()
+		c.end()
 		for _, o := range l.sent {
 			if first := l.answered[o.GetKey()]; first != nil {
 				c.repeats(o, first)
