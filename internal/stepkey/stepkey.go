@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"time"
 
 	"giro/internal/names"
 )
@@ -66,11 +67,40 @@ func derive(domain string, version Version, tenant, key, step string) StepKey {
 	}
 	var k StepKey
 	copy(k[:], h.Sum(nil))
-	if v7, err := Parse(key); err == nil && v7[6]>>4 == 7 && v7[8]>>6 == 2 {
+	if v7, ok := parseV7(key); ok {
 		copy(k[:6], v7[:6])
 	}
 	k[6] = k[6]&0x0f | 0x80
 	k[8] = k[8]&0x3f | 0x80
+	return k
+}
+
+// parseV7 reads a UUIDv7 (RFC 9562 section 5.7) in canonical text.
+func parseV7(key string) (StepKey, bool) {
+	v7, err := Parse(key)
+	return v7, err == nil && v7[6]>>4 == 7 && v7[8]>>6 == 2
+}
+
+// Time is a transfer key's own time, to the millisecond, if the key is a UUIDv7 in
+// canonical text. It is the age that counts for retention: no restart and no loss
+// can restamp it.
+func Time(key names.TransferKey) (time.Time, bool) {
+	v7, ok := parseV7(string(key))
+	if !ok {
+		return time.Time{}, false
+	}
+	var ms [8]byte
+	copy(ms[2:], v7[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC(), true //nolint:gosec // 48 bits
+}
+
+// From is the lowest key that a step of a transfer key of that time can have, or of
+// a later one. Transfer keys of another form have step keys anywhere.
+func From(t time.Time) StepKey {
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(min(max(0, t.UnixMilli()), 1<<48-1))) //nolint:gosec // not negative
+	var k StepKey
+	copy(k[:6], ms[2:])
 	return k
 }
 

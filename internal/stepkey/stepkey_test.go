@@ -3,6 +3,7 @@ package stepkey_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -207,5 +208,37 @@ func TestIsZero(t *testing.T) {
 		if k.IsZero() {
 			t.Errorf("%s is zero", k)
 		}
+	}
+}
+
+// RFC 9562, appendix A.6: 2022-02-22 14:22:22 at UTC-05:00.
+func TestTimeOfAKey(t *testing.T) {
+	const rfc = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
+	at, ok := stepkey.Time(rfc)
+	if want := time.Date(2022, 2, 22, 19, 22, 22, 0, time.UTC); !ok || !at.Equal(want) {
+		t.Errorf("%v, %v, want %v", at, ok, want)
+	}
+	if last, ok := stepkey.Time(uuidV7Last); !ok || last.UnixMilli() != 1<<48-1 {
+		t.Errorf("the last: %v, %v", last, ok)
+	}
+	for _, key := range []names.TransferKey{"", "a", uuidV7Upper, uuidV4, uuidV7Variant, uuidV7Bare} {
+		if at, ok := stepkey.Time(key); ok {
+			t.Errorf("%q: %v", key, at)
+		}
+	}
+}
+
+// The step keys of older transfer keys all lie below From, those of others do not.
+func TestStepKeysLieByTime(t *testing.T) {
+	at, _ := stepkey.Time(uuidV7)
+	key := stepkey.Derive(stepkey.V1, "acme", uuidV7, stepkey.Debit)
+	if from := stepkey.From(at); key.Less(from) {
+		t.Errorf("%v lies below %v", key, from)
+	}
+	if from := stepkey.From(at.Add(time.Millisecond)); !key.Less(from) {
+		t.Errorf("%v does not lie below %v", key, from)
+	}
+	if stepkey.From(time.Time{}) != (stepkey.StepKey{}) {
+		t.Error("before 1970 lies nothing")
 	}
 }
