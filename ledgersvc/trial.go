@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"giro/internal/participant/book"
+	"giro/internal/participant/local"
 	"giro/internal/participant/store"
 	"giro/internal/rpc"
 	ledgerv1 "giro/proto/giro/ledger/v1"
@@ -26,7 +27,7 @@ func (s *Service) TrialBalance(ctx context.Context, r *ledgerv1.TrialBalanceRequ
 	}
 	balances, readTime, err := s.engine.Store().TrialBalance(ctx, rpc.PrincipalFrom(ctx).Tenant, asOf)
 	if err != nil {
-		return nil, rpc.Unanswered(ctx, err)
+		return nil, local.Untold(ctx, err)
 	}
 	out, err := trialBalance(balances)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Service) TrialBalance(ctx context.Context, r *ledgerv1.TrialBalanceRequ
 func trialBalance(balances []store.Balance) (*ledgerv1.TrialBalanceResponse, error) {
 	out := &ledgerv1.TrialBalanceResponse{Balanced: true}
 	balances = slices.DeleteFunc(balances, func(b store.Balance) bool {
-		return b.Account == book.JournalEntry && b.Balance == "0" // as it always is
+		return (b.Account == book.JournalEntry || b.Account == book.Archived) && b.Balance == "0" // as they always are
 	})
 	debits, credits := new(big.Int), new(big.Int)
 	for i, b := range balances {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"giro/internal/names"
+	"giro/internal/retention"
 	"giro/orchestrator/peer"
 	"giro/orchestrator/runner"
 	"giro/orchestrator/server"
@@ -27,7 +28,9 @@ type Config struct {
 	// caller closes after Close.
 	Participants map[names.Participant]grpc.ClientConnInterface
 	Runner       runner.Config
-	Logger       *slog.Logger
+	// Retention says how long keys are kept, and at what age a transfer parks.
+	Retention retention.Settings
+	Logger    *slog.Logger
 }
 
 // Orchestrator is one replica.
@@ -42,15 +45,17 @@ type Orchestrator struct {
 func New(config Config) *Orchestrator {
 	r := config.Runner
 	r.Owner, r.Store, r.Logger = config.Owner, config.Store, config.Logger
+	config.Retention = config.Retention.WithDefaults()
+	r.AgeMax, r.AgeOfKey = config.Retention.SagaAgeMax, config.Retention.Horizon > 0
 	r.Peers = map[names.Participant]runner.Peer{}
 	clients := map[names.Participant]participantv1.ParticipantServiceClient{}
 	for name, connection := range config.Participants {
-		r.Peers[name] = peer.New(name, connection, peer.Config{CallTimeout: r.CallTimeout, Logger: config.Logger})
+		r.Peers[name] = peer.New(name, connection, peer.Config{CallTimeout: r.CallTimeout, Retention: config.Retention, Logger: config.Logger})
 		clients[name] = participantv1.NewParticipantServiceClient(connection)
 	}
 	stopping := make(chan struct{})
 	o := &Orchestrator{runner: runner.New(r), answerWaiting: sync.OnceFunc(func() { close(stopping) })}
-	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients, Stopping: stopping})
+	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients, Retention: config.Retention, Stopping: stopping})
 	return o
 }
 

@@ -227,7 +227,7 @@ var (
 	services = []string{"accountsvc", "ledgersvc", "orchestrator"}
 
 	pure = []string{
-		"internal/names", "internal/money", "internal/stepkey", "internal/fingerprint",
+		"internal/names", "internal/money", "internal/stepkey", "internal/fingerprint", "internal/retention",
 		"internal/participant/book", "orchestrator/saga",
 	}
 

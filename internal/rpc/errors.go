@@ -30,6 +30,8 @@ const (
 	ReasonCancelled   = "CALL_CANCELLED"
 	ReasonUnsupported = "UNIMPLEMENTED"
 	ReasonInternal    = "INTERNAL"
+	// ReasonKeyExpired is of a key that is older than keys are kept.
+	ReasonKeyExpired = "KEY_EXPIRED"
 	// ReasonUnreadable is of a reading call that needs another service.
 	ReasonUnreadable = "PARTICIPANT_UNREADABLE"
 )

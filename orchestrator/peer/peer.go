@@ -17,6 +17,7 @@ import (
 	"giro/internal/batch"
 	"giro/internal/money"
 	"giro/internal/names"
+	"giro/internal/retention"
 	"giro/internal/stepkey"
 	"giro/orchestrator/saga"
 	participantv1 "giro/proto/giro/participant/v1"
@@ -31,6 +32,9 @@ type Config struct {
 	// BatchSizeMax is the most operations of one Apply; default 100, and never
 	// more than the participant's Describe allows.
 	BatchSizeMax int
+	// Retention is the orchestrator's; a participant that forgets keys sooner than it
+	// may need them is sent nothing.
+	Retention retention.Settings
 	// Logger is told when the participant stops answering and when it answers again.
 	Logger *slog.Logger
 }
@@ -156,6 +160,11 @@ func (p *Peer) meet(ctx context.Context) (int, error) {
 	}
 	if version := d.GetProtocolVersion(); version != 0 && version != protocolVersion {
 		return 0, fmt.Errorf("%s speaks protocol version %d, this is %d: nothing was sent", p.name, version, protocolVersion)
+	}
+	if kept := time.Duration(d.GetRetentionHorizonSeconds()) * time.Second; !p.config.Retention.Serves(kept) {
+		own := p.config.Retention.WithDefaults()
+		return 0, fmt.Errorf("%s keeps keys for %s, and transfers here may need them for %s (--saga-age-max %s and --operator-window %s): "+
+			"nothing was sent; lengthen its --retention-horizon, or shorten these", p.name, kept, own.SagaAgeMax+own.OperatorWindow, own.SagaAgeMax, own.OperatorWindow)
 	}
 	limit = p.config.BatchSizeMax
 	if theirs := int(d.GetBatchSizeMax()); theirs > 0 {

@@ -264,3 +264,25 @@ func TestABacklogForASmallLimitIsWorkedOff(t *testing.T) {
 		t.Errorf("%d operations for %d answers", n, backlog)
 	}
 }
+
+// TestC45NothingIsSentToAParticipantThatForgetsTooSoon: a transfer could need a key
+// that is not known any more.
+func TestC45NothingIsSentToAParticipantThatForgetsTooSoon(t *testing.T) {
+	const day = 24 * time.Hour
+	for kept, serves := range map[time.Duration]bool{0: true, 37 * day: true, 37*day - time.Second: false, time.Hour: false, 400 * day: true} {
+		sent := 0
+		p := New("a", wire{
+			answer: func(r *participantv1.ApplyRequest) (*participantv1.ApplyResponse, error) { sent++; return applied(r) },
+			describe: func() (*participantv1.DescribeResponse, error) {
+				return &participantv1.DescribeResponse{Participant: "a", RetentionHorizonSeconds: int64(kept / time.Second)}, nil
+			},
+		}, Config{})
+		got := p.Call(t.Context(), transfer().Request(saga.StepDebit))
+		if served := got.Outcome == saga.OutcomeApplied && sent == 1; served != serves {
+			t.Errorf("it keeps keys for %s: %d sent, %+v", kept, sent, got)
+		}
+		if !serves && (!strings.Contains(got.Error, "nothing was sent") || !strings.Contains(got.Error, "--saga-age-max")) {
+			t.Errorf("it keeps keys for %s: %s", kept, got.Error)
+		}
+	}
+}

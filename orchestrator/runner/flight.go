@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"giro/internal/stepkey"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
 )
@@ -76,7 +77,7 @@ func (m *Machine) stop(now time.Time, f *flight) bool {
 	if then.Drop && !s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt) {
 		next, then = saga.DecideStop(s, saga.ReasonExpired, now)
 	}
-	if then.Drop && now.Sub(s.CreatedAt) >= m.settings.AgeMax {
+	if then.Drop && now.Sub(m.since(s)) >= m.settings.AgeMax {
 		next, then = saga.DecideTooOld(s, fmt.Sprintf("not final after %s, the largest age", m.settings.AgeMax), now)
 	}
 	if then.Drop {
@@ -86,6 +87,14 @@ func (m *Machine) stop(now time.Time, f *flight) bool {
 	f.saga, f.failures = next, 0
 	m.save(f)
 	return true
+}
+
+// since is when the saga's age began.
+func (m *Machine) since(s saga.Saga) time.Time {
+	if at, ok := stepkey.Time(s.ID.Key); ok && m.settings.AgeOfKey {
+		return at
+	}
+	return s.CreatedAt
 }
 
 func (m *Machine) call(now time.Time, f *flight) {

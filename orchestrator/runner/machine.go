@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"giro/internal/retention"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
 )
@@ -25,6 +26,9 @@ type Settings struct {
 	AttentionAfter time.Duration
 	// AgeMax is the age at which a saga is parked; default 30 days.
 	AgeMax time.Duration
+	// AgeOfKey counts a saga's age from its key's own time, where that has one: so no
+	// loss of the saga table makes it younger.
+	AgeOfKey bool
 	// Lease is how long a replica that is not heard of keeps its sagas; default
 	// 5 s. It is renewed four times in that time.
 	Lease time.Duration
@@ -53,7 +57,7 @@ func (s Settings) withDefaults() Settings {
 	duration(&s.BackoffMin, 200*time.Millisecond)
 	duration(&s.BackoffMax, 30*time.Second)
 	duration(&s.AttentionAfter, 2*time.Minute)
-	duration(&s.AgeMax, 30*24*time.Hour)
+	duration(&s.AgeMax, retention.SagaAgeMaxDefault)
 	duration(&s.Lease, 5*time.Second)
 	duration(&s.SweepEvery, time.Second)
 	duration(&s.StrayAfter, 30*time.Second)

@@ -297,6 +297,26 @@ func TestTheLargestAgeParks(t *testing.T) {
 	}
 }
 
+// TestTheAgeIsTheKeysOwn: where keys are kept for a limited time, a saga that was
+// created anew, after its row was lost, is as old as its key.
+func TestTheAgeIsTheKeysOwn(t *testing.T) {
+	for _, ofKey := range []bool{false, true} {
+		for _, key := range []names.TransferKey{"k", "0199c0de-0000-7000-8000-000000000000"} { // October 2025
+			b := newBench(t, Settings{AgeMax: 30 * 24 * time.Hour, AgeOfKey: ofKey})
+			s := row()
+			s.ID.Key = key
+			b.step(Start{Saga: s})
+			if ofKey && key != "k" {
+				if parked := b.save(saga.Debiting); !parked.Write.Saga.Parked || len(b.calls) != 0 {
+					t.Errorf("%s is carried out: %+v", key, parked.Write.Saga)
+				}
+				continue
+			}
+			b.call(saga.StepDebit)
+		}
+	}
+}
+
 // TestClaimsSlowDownWhenThereIsNoRoom: to a trickle, so that nothing waits for ever
 // behind a participant that hangs.
 func TestClaimsSlowDownWhenThereIsNoRoom(t *testing.T) {

@@ -151,6 +151,9 @@ func (r *Runner) AskCancel(ctx context.Context, id saga.ID) (saga.Saga, error) {
 	return s, err
 }
 
+// Now is the database's clock, as far as this replica knows it.
+func (r *Runner) Now() time.Time { return r.clock.now() }
+
 // Watch gives a channel that gets the saga once this replica has committed it as
 // final or parked, and a function that ends the watch.
 func (r *Runner) Watch(id saga.ID) (settled <-chan saga.Saga, end func()) {

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 	"giro/internal/fingerprint"
 	"giro/internal/money"
 	"giro/internal/names"
+	"giro/internal/retention"
 	"giro/internal/rpc"
+	"giro/internal/stepkey"
 	"giro/orchestrator/runner"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
@@ -35,6 +38,8 @@ type Config struct {
 	Store  store.Store
 	// Participants are those registered, with a client each for the audit.
 	Participants map[names.Participant]participantv1.ParticipantServiceClient
+	// Retention says how long keys are kept.
+	Retention retention.Settings
 	// Stopping is closed when calls that wait are to be answered at once, with the
 	// transfer as it stands.
 	Stopping <-chan struct{}
@@ -64,11 +69,11 @@ func (s *Server) CreateTransfer(ctx context.Context, request *transferv1.CreateT
 	settled, end := s.config.Runner.Watch(id)
 	defer end()
 	// A known key is answered before anything else is judged.
-	if violations := s.FurtherViolations(request); len(violations) > 0 {
+	if no := s.notNew(id.Key, s.FurtherViolations(request)); no != nil {
 		known, err := s.config.Store.Lookup(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return nil, rpc.InvalidArgument(violations)
+			return nil, no
 		case err != nil:
 			return nil, rpc.Unanswered(ctx, err)
 		}
@@ -81,6 +86,23 @@ func (s *Server) CreateTransfer(ctx context.Context, request *transferv1.CreateT
 		return nil, rpc.Unanswered(ctx, err)
 	}
 	return s.created(ctx, inserted, contents, settled)
+}
+
+// notNew says why a key that is not stored yet cannot become a transfer, if so.
+func (s *Server) notNew(key names.TransferKey, violations []rpc.Violation) error {
+	if len(violations) > 0 {
+		return rpc.InvalidArgument(violations)
+	}
+	kept, now := s.config.Retention, s.config.Runner.Now()
+	switch {
+	case kept.TooOld(key, now):
+		return rpc.FailedPrecondition(rpc.ReasonKeyExpired, fmt.Sprintf("no transfer is stored under this key, and it is older than keys are kept (%s); nothing was done by this call. "+
+			"What became of it is not known any more: do not pay again under another key without looking", kept.Horizon))
+	case kept.TooNew(key, now):
+		return rpc.FailedPrecondition(rpc.ReasonKeyExpired, fmt.Sprintf("this key's own time lies more than %s ahead of the clock here; nothing was done, and no transfer is stored under it. "+
+			"Mend the clock that draws the keys, and do not pay again under another key without looking: this one is accepted once its time has come", retention.AheadMaxEdge))
+	}
+	return nil
 }
 
 func (s *Server) created(ctx context.Context, inserted store.Inserted, contents fingerprint.Contents, settled <-chan saga.Saga) (*transferv1.CreateTransferResponse, error) {
@@ -160,8 +182,9 @@ func (s *Server) cancel(ctx context.Context, id saga.ID, given *transferv1.Trans
 // cancelUnknown stores a transfer that nobody asked for yet as cancelled: the
 // table sees to it that it can never be carried out.
 func (s *Server) cancelUnknown(ctx context.Context, id saga.ID, contents fingerprint.Contents) (saga.Saga, error) {
-	if violations := s.unknownParticipants("contents.", contents); len(violations) > 0 {
-		return saga.Saga{}, rpc.InvalidArgument(violations)
+	violations := append(s.keyViolations(id.Key), s.unknownParticipants("contents.", contents)...)
+	if no := s.notNew(id.Key, violations); no != nil {
+		return saga.Saga{}, no
 	}
 	inserted, err := s.config.Runner.Insert(ctx, store.New{Saga: saga.New(id, contents, true)})
 	if err != nil {
@@ -257,15 +280,23 @@ func sameTransfer(stored saga.Saga, asked fingerprint.Contents) error {
 	return rpc.AlreadyExists(ReasonTransferKeyReused, text, fields)
 }
 
+// keyViolations judges a new key's form: with a horizon it must have a time of its own.
+func (s *Server) keyViolations(key names.TransferKey) []rpc.Violation {
+	if _, timed := stepkey.Time(key); timed || s.config.Retention.Horizon == 0 || !key.Valid() {
+		return nil
+	}
+	return []rpc.Violation{{Field: "key", Description: "must be a UUIDv7 in canonical lower-case text, since keys are kept for a limited time here"}}
+}
+
 // FurtherViolations lists the accounts of a request whose participant is not
-// registered; see rpc.Judge.
+// registered, and a key that a new transfer cannot have; see rpc.Judge.
 func (s *Server) FurtherViolations(message proto.Message) []rpc.Violation {
 	switch m := message.(type) {
 	case *transferv1.CreateTransferRequest:
-		return s.unknownParticipants("", contentsOf(m))
+		return append(s.keyViolations(names.TransferKey(m.GetKey())), s.unknownParticipants("", contentsOf(m))...)
 	case *transferv1.CancelTransferRequest:
 		if m.GetContents() != nil {
-			return s.unknownParticipants("contents.", contentsOf(m.GetContents()))
+			return append(s.keyViolations(names.TransferKey(m.GetKey())), s.unknownParticipants("contents.", contentsOf(m.GetContents()))...)
 		}
 	}
 	return nil

@@ -178,7 +178,7 @@ func (q question) advice(reason string) []string {
 		return []string{"a new transfer takes a new key; to see the one that this key stands for:", "  " + q.see}
 	case "OPERATION_KEY_REUSED":
 		return []string{"a new request takes a new key"}
-	case "KEY_EXPIRED":
+	case rpc.ReasonKeyExpired:
 		return []string{"what became of it is not known any more: do not pay again under another key without looking"}
 	case "TRANSFER_NOT_FOUND":
 		return []string{"this tenant has no transfer under this key; a key is compared byte for byte"}

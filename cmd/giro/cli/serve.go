@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"giro/cmd/giro/serve"
+	"giro/internal/retention"
 )
 
 type serveCommand struct {
@@ -39,8 +40,20 @@ func (s server) settings(c *call, listen string) serve.Settings {
 	}
 }
 
+// keeping says how long keys are kept. The three services should agree on it.
+type keeping struct {
+	RetentionHorizon time.Duration `help:"How long keys are kept, by their own time; transfer keys must then be UUIDv7. 0 keeps them as long as the books." default:"0s"`
+	SagaAgeMax       time.Duration `help:"The age at which a transfer that is not final parks, for people to settle." default:"720h"`
+	OperatorWindow   time.Duration `help:"How long people have to settle a parked transfer. The horizon must be as long as this and the largest age together." default:"168h"`
+}
+
+func (k keeping) settings() retention.Settings {
+	return retention.Settings{Horizon: k.RetentionHorizon, SagaAgeMax: k.SagaAgeMax, OperatorWindow: k.OperatorWindow}
+}
+
 type serveOrchestrator struct {
 	server
+	keeping
 	Listen            string            `help:"Address to listen on." default:"127.0.0.1:7101" placeholder:"HOST:PORT"`
 	Participant       map[string]string `help:"A participant and where it listens; may be repeated, and in the environment several are joined by commas: a=HOST:PORT,b=HOST:PORT. accountsvc and ledgersvc are always there: at --accountsvc and --ledgersvc unless they are named here." mapsep:"," placeholder:"NAME=HOST:PORT"`
 	Accountsvc        string            `help:"Where accountsvc listens." default:"127.0.0.1:7102" placeholder:"HOST:PORT"`
@@ -65,7 +78,7 @@ func (s *serveOrchestrator) Run(c *call) error {
 	participants := map[string]string{accountsvc: s.Accountsvc, ledgersvc: s.Ledgersvc}
 	maps.Copy(participants, s.Participant)
 	return serve.Orchestrator(c.ctx, serve.OrchestratorSettings{
-		Settings:       s.settings(c, s.Listen),
+		Settings:       s.server.settings(c, s.Listen),
 		Participants:   participants,
 		Lease:          s.Lease,
 		CallTimeout:    s.CallTimeout,
@@ -73,6 +86,7 @@ func (s *serveOrchestrator) Run(c *call) error {
 		RetryMax:       s.RetryMax,
 		AttentionAfter: s.AttentionAfter,
 		FlightsMax:     s.TransfersUnderWay,
+		Retention:      s.keeping.settings(),
 	})
 }
 
@@ -83,6 +97,7 @@ type forSuite struct {
 
 type serveAccountsvc struct {
 	server
+	keeping
 	forSuite
 	Listen string `help:"Address to listen on." default:"127.0.0.1:7102" placeholder:"HOST:PORT"`
 	Name   string `help:"The name under which orchestrators register it." default:"accountsvc" placeholder:"NAME"`
@@ -98,11 +113,12 @@ Example:
 
 func (s *serveAccountsvc) Run(c *call) error {
 	return serve.Participant(c.ctx, serve.Accountsvc, serve.ParticipantSettings{
-		Settings: s.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance})
+		Settings: s.server.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance, Retention: s.keeping.settings()})
 }
 
 type serveLedgersvc struct {
 	server
+	keeping
 	forSuite
 	Listen string `help:"Address to listen on." default:"127.0.0.1:7103" placeholder:"HOST:PORT"`
 	Name   string `help:"The name under which orchestrators register it." default:"ledgersvc" placeholder:"NAME"`
@@ -118,5 +134,5 @@ Example:
 
 func (s *serveLedgersvc) Run(c *call) error {
 	return serve.Participant(c.ctx, serve.Ledgersvc, serve.ParticipantSettings{
-		Settings: s.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance})
+		Settings: s.server.settings(c, s.Listen), Name: s.Name, Conformance: s.Conformance, Retention: s.keeping.settings()})
 }

@@ -23,6 +23,7 @@ import (
 	"giro/internal/rpc/rpctest"
 	"giro/ledgersvc"
 	conformancev1 "giro/proto/giro/conformance/v1"
+	participantv1 "giro/proto/giro/participant/v1"
 )
 
 // process is a participant that is served as `giro serve` does it, without the
@@ -67,7 +68,7 @@ func (p *process) startAgain(ctx context.Context, t *testing.T) error {
 }
 
 // served starts a participant on an empty database and stops it with the test.
-func served(t *testing.T, service serve.Service, databaseURL string, forSuite bool) *process {
+func served(t *testing.T, service serve.Service, databaseURL string, with func(*serve.ParticipantSettings)) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,8 +80,9 @@ func served(t *testing.T, service serve.Service, databaseURL string, forSuite bo
 	}
 	p := &process{service: service, settings: serve.ParticipantSettings{
 		Settings: serve.Settings{DatabaseURL: databaseURL, Listen: address, Migrate: true, StopTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)},
-		Name:     string(service), Conformance: forSuite,
+		Name:     string(service),
 	}}
+	with(&p.settings)
 	if err := p.start(t); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +139,7 @@ func TestBothServicesConformOnEveryStore(t *testing.T) {
 			"PostgreSQL": dbtest.Postgres,
 		} {
 			t.Run(string(service)+" on "+store, func(t *testing.T) {
-				p := served(t, service, url(t), true)
+				p := served(t, service, url(t), func(s *serve.ParticipantSettings) { s.Conformance = true })
 				conforms(t, conformance.Config{Target: p.settings.Listen, Restart: func(ctx context.Context) error {
 					if err := p.stop(); err != nil {
 						return err
@@ -149,9 +151,36 @@ func TestBothServicesConformOnEveryStore(t *testing.T) {
 	}
 }
 
+// TestBothServicesConformWithAHorizon: keys that are too old are EXPIRED, and all else
+// is as without one.
+func TestBothServicesConformWithAHorizon(t *testing.T) {
+	for _, service := range []serve.Service{serve.Accountsvc, serve.Ledgersvc} {
+		for store, url := range map[string]func(testing.TB) string{
+			"SQLite":     func(t testing.TB) string { return "sqlite:" + dbtest.SQLite(t) },
+			"PostgreSQL": dbtest.Postgres,
+		} {
+			t.Run(string(service)+" on "+store, func(t *testing.T) {
+				p := served(t, service, url(t), func(s *serve.ParticipantSettings) {
+					s.Conformance, s.Retention.Horizon = true, 90*24*time.Hour
+				})
+				conforms(t, conformance.Config{Target: p.settings.Listen, Restart: func(ctx context.Context) error {
+					if err := p.stop(); err != nil {
+						return err
+					}
+					return p.startAgain(ctx, t)
+				}})
+				d, err := participantv1.NewParticipantServiceClient(rpctest.Dial(t, p.settings.Listen)).Describe(t.Context(), &participantv1.DescribeRequest{})
+				if err != nil || d.GetRetentionHorizonSeconds() != 90*24*60*60 {
+					t.Errorf("it says that it keeps keys for %d seconds, %v", d.GetRetentionHorizonSeconds(), err)
+				}
+			})
+		}
+	}
+}
+
 func TestSetupIsServedOnlyWhenAskedFor(t *testing.T) {
 	for _, forSuite := range []bool{false, true} {
-		p := served(t, serve.Accountsvc, "sqlite:"+dbtest.SQLite(t), forSuite)
+		p := served(t, serve.Accountsvc, "sqlite:"+dbtest.SQLite(t), func(s *serve.ParticipantSettings) { s.Conformance = forSuite })
 		setup := conformancev1.NewConformanceSetupServiceClient(rpctest.Dial(t, p.settings.Listen))
 		_, err := setup.OpenAccount(t.Context(), &conformancev1.OpenAccountRequest{Tenant: "acme", Key: "k", Account: "alice", Currency: "USD"})
 		if want := map[bool]codes.Code{false: codes.Unimplemented, true: codes.OK}[forSuite]; status.Code(err) != want {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"giro/internal/names"
+	"giro/internal/retention"
 	"giro/internal/rpc"
 	"giro/orchestrator"
 	"giro/orchestrator/runner"
@@ -32,6 +33,8 @@ type OrchestratorSettings struct {
 	RetryMin, RetryMax time.Duration
 	AttentionAfter     time.Duration
 	FlightsMax         int
+	// Retention says how long keys are kept, and at what age a transfer parks.
+	Retention retention.Settings
 }
 
 // Orchestrator runs one replica until ctx ends. Transfers under way then get
@@ -63,6 +66,7 @@ func Orchestrator(ctx context.Context, s OrchestratorSettings) error {
 		Owner:        owner(),
 		Store:        sagas,
 		Participants: participants,
+		Retention:    s.Retention,
 		Logger:       s.Logger.With("service", Orchestrated),
 		Runner: runner.Config{
 			CallTimeout: s.CallTimeout,
@@ -102,6 +106,9 @@ func (s OrchestratorSettings) check() error {
 	}
 	if s.RetryMax != 0 && s.RetryMin > s.RetryMax {
 		return wrongSetting("the least retry pause (%s) is longer than the longest (%s)", s.RetryMin, s.RetryMax)
+	}
+	if err := s.Retention.Check(); err != nil {
+		return wrongSetting("%s: %v", Orchestrated, err)
 	}
 	if s.FlightsMax < 0 {
 		return wrongSetting("the number of transfers under way must be more than 0, not %d", s.FlightsMax)

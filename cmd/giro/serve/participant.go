@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -12,6 +13,7 @@ import (
 	"giro/internal/participant"
 	"giro/internal/participant/server"
 	"giro/internal/participant/store"
+	"giro/internal/retention"
 	"giro/internal/rpc"
 	"giro/ledgersvc"
 
@@ -26,12 +28,17 @@ type ParticipantSettings struct {
 	Name string
 	// Conformance serves the setup calls of the conformance suite too.
 	Conformance bool
+	// Retention says how long keys are kept.
+	Retention retention.Settings
 }
 
 // Participant runs accountsvc or ledgersvc until ctx ends.
 func Participant(ctx context.Context, service Service, s ParticipantSettings) error {
 	if !names.Participant(s.Name).Valid() {
 		return wrongSetting("the name %q must be %s", s.Name, names.PartGrammar)
+	}
+	if err := s.Retention.Check(); err != nil {
+		return wrongSetting("%s: %v", service, err)
 	}
 	if s.Conformance && (s.Insecure || rpc.CheckListen(s.Listen, false) != nil) {
 		return wrongSetting("--conformance lets every caller open, freeze and close any tenant's accounts, so it needs a loopback address, and no --insecure: "+
@@ -46,7 +53,11 @@ func Participant(ctx context.Context, service Service, s ParticipantSettings) er
 	if err != nil {
 		return fmt.Errorf("%s: %w", service, err)
 	}
-	if err := claim(starting, books, names.Participant(s.Name)); err != nil {
+	err = again(starting, func() error { return claim(starting, books, names.Participant(s.Name)) })
+	if err == nil {
+		err = again(starting, func() error { return books.KeepFor(starting, s.Retention.Horizon) })
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", service, err), books.Close())
 	}
 	engine := participant.New(books, participant.Config{
@@ -65,6 +76,22 @@ func Participant(ctx context.Context, service Service, s ParticipantSettings) er
 	})
 	engine.Close()
 	return errors.Join(err, books.Close())
+}
+
+// again does what may be done again for as long as the store asks for it: no start
+// fails because one answer was lost.
+func again(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, store.ErrTransient) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // claim refuses another participant's books. Two that shared one set of books would

@@ -2,12 +2,16 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"giro/internal/dbtest"
+	"giro/internal/retention"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -99,4 +103,34 @@ func openAny(t *testing.T, service Service, url string) error {
 		return err
 	}
 	return store.Close()
+}
+
+// TestC45UnsafeRetentionRefusesToStart: no service starts with a horizon that could
+// forget a key which a transfer still needs, and nothing is opened before that.
+func TestC45UnsafeRetentionRefusesToStart(t *testing.T) {
+	const day = 24 * time.Hour
+	for service, start := range map[Service]func(Settings, retention.Settings) error{
+		Orchestrated: func(s Settings, r retention.Settings) error {
+			return Orchestrator(t.Context(), OrchestratorSettings{Settings: s, Retention: r})
+		},
+		Accountsvc: func(s Settings, r retention.Settings) error {
+			return Participant(t.Context(), Accountsvc, ParticipantSettings{Settings: s, Name: "a", Retention: r})
+		},
+		Ledgersvc: func(s Settings, r retention.Settings) error {
+			return Participant(t.Context(), Ledgersvc, ParticipantSettings{Settings: s, Name: "l", Retention: r})
+		},
+	} {
+		file := filepath.Join(t.TempDir(), "never.db")
+		s := Settings{DatabaseURL: "sqlite:" + file, Listen: "127.0.0.1:0", Migrate: true, Logger: slog.New(slog.DiscardHandler)}
+		err := start(s, retention.Settings{Horizon: 40 * day, SagaAgeMax: 35 * day})
+		says(t, err, string(service), "--retention-horizon (960h0m0s)", "--saga-age-max (840h0m0s)", "--operator-window (168h0m0s)")
+		var setting *SettingError
+		if !errors.As(err, &setting) {
+			t.Errorf("%s: %v is no mistake in a setting", service, err)
+		}
+		says(t, start(s, retention.Settings{Horizon: -day}), "--retention-horizon")
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("%s: a file was made: %v", service, err)
+		}
+	}
 }

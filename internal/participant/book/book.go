@@ -38,6 +38,9 @@ const (
 	Journal     Kind = 14
 	JournalLine Kind = 15
 	Reverse     Kind = 16
+	// BroughtForward is an account's line that stands for those that were archived.
+	// It is the one row that changes: it grows with every batch that is archived.
+	BroughtForward Kind = 17
 )
 
 // String is the kind in lower case, which is also the name of its step.
@@ -75,6 +78,8 @@ func (k Kind) String() string {
 		return "journal-line"
 	case Reverse:
 		return "reverse"
+	case BroughtForward:
+		return "brought-forward"
 	}
 	return "unknown"
 }
@@ -135,6 +140,7 @@ const (
 	Cancelled Outcome = 3
 	KeyReused Outcome = 4
 	Invalid   Outcome = 5
+	Expired   Outcome = 6
 	NotFound  Outcome = 7
 )
 
@@ -172,7 +178,7 @@ func (r Reason) String() string {
 }
 
 // Stored is an operation as it stands in the books: its contents and its
-// outcome. It never changes. A tombstone (Cancelled) holds no contents but
+// outcome. It never changes, but for a brought-forward line. A tombstone (Cancelled) holds no contents but
 // tenant, transfer key, step, kind and key, and matches any.
 type Stored struct {
 	Operation

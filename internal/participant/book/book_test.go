@@ -18,13 +18,13 @@ func TestNumbersAndNamesAreFixed(t *testing.T) {
 		}
 	}
 	for number, name := range []string{"unknown", "debit", "credit", "refund", "cancel", "open", "deposit", "freeze", "close", "unfreeze",
-		"withdraw", "terms", "holder", "release", "journal", "journal-line", "reverse", "unknown"} {
+		"withdraw", "terms", "holder", "release", "journal", "journal-line", "reverse", "brought-forward", "unknown"} {
 		kind := book.Kind(number)
 		if kind.String() != name || kind.Protocol() != (number >= 1 && number <= 3) {
 			t.Errorf("kind %d is %q, the protocol's: %v", number, kind, kind.Protocol())
 		}
 	}
-	for want, got := range []book.Outcome{1: book.Applied, 2: book.Refused, 3: book.Cancelled, 4: book.KeyReused, 5: book.Invalid, 7: book.NotFound} {
+	for want, got := range []book.Outcome{1: book.Applied, 2: book.Refused, 3: book.Cancelled, 4: book.KeyReused, 5: book.Invalid, 6: book.Expired, 7: book.NotFound} {
 		if got != 0 && int(got) != want {
 			t.Errorf("outcome %d became %d", want, got)
 		}
@@ -35,7 +35,7 @@ func TestNumbersAndNamesAreFixed(t *testing.T) {
 }
 
 func TestClientsCannotNameTheParticipantsAccounts(t *testing.T) {
-	for _, own := range []names.Account{book.Clearing("q"), book.External("till"), book.Suspense} {
+	for _, own := range []names.Account{book.Clearing("q"), book.External("till"), book.Suspense, book.JournalEntry, book.Archived} {
 		if own.Valid() || names.AccountRef("q/"+string(own)).Valid() {
 			t.Errorf("a client can name %q", own)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"giro/internal/money"
 	"giro/internal/names"
+	"giro/internal/retention"
 	"giro/internal/stepkey"
 )
 
@@ -19,6 +20,9 @@ const BatchSizeMax = 300
 type View struct {
 	// Now is the database's clock.
 	Now time.Time
+	// Retention is what the books hold about forgetting. It is read with Now, after
+	// Operations: what is missing there because it was archived is EXPIRED by it.
+	Retention retention.Books
 	// Zone gives a time zone by its IANA name, or nil if it is not known here.
 	Zone func(name string) *time.Location
 	// Operations holds those of Keys that are stored.
@@ -133,7 +137,7 @@ func Decide(v *View, operations []Operation, limits Limits) ([]Answer, Changes) 
 }
 
 // Lookup gives the answer to GetOperation: like Cancel, but it leaves nothing
-// behind.
+// behind. It reads Operations, Now and Retention.
 func Lookup(v *View, o Operation) Answer {
 	if o.Kind == Cancel || o.Kind == 0 {
 		o.Kind = KindOfStep(o.Step)
@@ -143,6 +147,9 @@ func Lookup(v *View, o Operation) Answer {
 			o.Details = stored.Details // which the protocol has no field for
 		}
 		return replay(stored, o)
+	}
+	if v.Retention.Expired(o.TransferKey, v.Now) {
+		return Answer{Stored: Stored{Operation: o, Outcome: Expired}}
 	}
 	if violations := ValidateIdentity(o); len(violations) > 0 {
 		return invalid(o, violations)
@@ -164,6 +171,11 @@ func (d *decision) answer(o Operation) Answer {
 	// A known key is answered before anything else is judged.
 	if stored, known := d.view.Operations[o.ID()]; known {
 		return replay(stored, o)
+	}
+	// What became of an expired key is not known any more: whatever it asks for, it
+	// leaves nothing behind.
+	if d.view.Retention.Expired(o.TransferKey, d.view.Now) {
+		return Answer{Stored: Stored{Operation: o, Outcome: Expired}}
 	}
 	// Malformed is what giro can never move; a participant's own limit is a
 	// definite no, which is stored.

@@ -164,7 +164,7 @@ func differingDebit(debit Stored, refund Operation) []string {
 
 // KindOfStep is the kind that is stored under a step's name, or 0.
 func KindOfStep(step string) Kind {
-	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, JournalLine, Reverse} {
+	for _, k := range []Kind{Debit, Credit, Refund, Open, Deposit, Freeze, Unfreeze, Close, Withdraw, SetTerms, SetHolder, Release, Journal, JournalLine, Reverse, BroughtForward} {
 		if k.String() == step {
 			return k
 		}

@@ -195,6 +195,9 @@ func (b Books) refusal(o book.Operation, a book.Answer) error {
 			"Send the first request again to see its answer, or take a new key for this one", strings.Join(fields, ", ")), fields)
 	case book.Refused:
 		return refused(o, a.Reason)
+	case book.Expired:
+		return rpc.FailedPrecondition(rpc.ReasonKeyExpired, "this key's own time is older than keys are kept here, or lies ahead of the clock; nothing was done by this call. "+
+			"What became of an old key is not known any more: look at the account before anything is done under another key")
 	}
 	// A tombstone: somebody cancelled this very key at the participant's own edge.
 	return rpc.FailedPrecondition("CANCELLED", "this key was cancelled; nothing was done and nothing ever will be under it: take a new key")

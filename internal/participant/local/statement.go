@@ -52,7 +52,7 @@ func (b Books) Statement(ctx context.Context, account string, from, to time.Time
 	}
 	lines, err := b.engine.Store().Lines(ctx, id, at.after, at.last, limit)
 	if err != nil {
-		return Statement{}, rpc.Unanswered(ctx, err)
+		return Statement{}, Untold(ctx, err)
 	}
 	s := Statement{Currency: at.currency, Opening: at.opening, Closing: at.closing, Lines: lines}
 	if len(lines) == limit && lines[limit-1].Seq < at.last {
@@ -68,9 +68,24 @@ func (b Books) beginning(ctx context.Context, id book.AccountID, from, to time.T
 		return place{}, notFound(id.Account, "")
 	}
 	if err != nil {
-		return place{}, rpc.Unanswered(ctx, err)
+		return place{}, Untold(ctx, err)
 	}
 	return place{after: span.Before, last: span.Last, opening: span.Opening, closing: span.Closing, currency: span.Account.Currency}, nil
+}
+
+// ReasonLinesArchived is the reason of an error that names the earliest instant which
+// can still be told.
+const ReasonLinesArchived = "LINES_ARCHIVED"
+
+// Untold is rpc.Unanswered for what needs an account's lines, which may be archived.
+func Untold(ctx context.Context, err error) error {
+	var archived store.ErrArchived
+	if !errors.As(err, &archived) {
+		return rpc.Unanswered(ctx, err)
+	}
+	return rpc.FailedPrecondition(ReasonLinesArchived, "lines up to "+archived.Until.Format(time.RFC3339Nano)+
+		" were archived and are not in the books any more; nothing was changed. Ask for what is later than that instant, "+
+		"and look into the archive for what is earlier")
 }
 
 // place is where a statement's next page begins, and what the first settled.

@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -209,6 +210,10 @@ func (s *Server) Describe(ctx context.Context, _ *participantv1.DescribeRequest)
 	if err != nil {
 		return nil, rpc.Unanswered(ctx, err)
 	}
+	kept, now, err := s.engine.Store().Retention(ctx)
+	if err != nil {
+		return nil, rpc.Unanswered(ctx, err)
+	}
 	out := &participantv1.DescribeResponse{
 		ProtocolVersion: protocolVersion,
 		Participant:     string(s.engine.Name()),
@@ -216,6 +221,8 @@ func (s *Server) Describe(ctx context.Context, _ *participantv1.DescribeRequest)
 		BatchSizeMax:    book.BatchSizeMax,
 		Incarnation:     identity.Incarnation,
 		HighWaterMark:   identity.HighWaterMark,
+
+		RetentionHorizonSeconds: int64(kept.AgeMax(now) / time.Second),
 	}
 	for _, c := range money.Currencies() {
 		out.Currencies = append(out.Currencies, string(c))

@@ -599,6 +599,7 @@ func (b broken) Apply(context.Context, []book.Operation, book.Limits) ([]book.An
 func (b broken) Lookup(context.Context, book.Operation) (book.Answer, error) {
 	return book.Answer{}, b.err
 }
+func (b broken) KeepFor(context.Context, time.Duration) error           { return b.err }
 func (b broken) Identity(context.Context) (store.Identity, error)       { return store.Identity{}, b.err }
 func (b broken) Sums(context.Context, names.Tenant) (store.Sums, error) { return store.Sums{}, b.err }
 func (b broken) Operations(context.Context, names.Tenant, book.ID, int) ([]store.Listed, error) {

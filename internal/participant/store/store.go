@@ -10,6 +10,7 @@ import (
 	"giro/internal/money"
 	"giro/internal/names"
 	"giro/internal/participant/book"
+	"giro/internal/retention"
 	"giro/internal/stepkey"
 )
 
@@ -54,12 +55,13 @@ type Store interface {
 	Accounts(ctx context.Context, tenant names.Tenant, after names.Account, limit int) ([]book.Account, error)
 
 	// Span finds the lines of an account whose time is from <= time < to (zero: no
-	// bound), or ErrNotFound. What it says of them is never different later, unless
+	// bound), or ErrNotFound. Where lines were archived it is ErrArchived for a from or
+	// a to up to the last of them, and without a from it begins after that one. What it says of them is never different later, unless
 	// to lies ahead: no line is being added that would belong to them.
 	Span(ctx context.Context, id book.AccountID, from, to time.Time) (Span, error)
 
 	// Lines lists the operations behind an account's lines, in order, after the
-	// given line and up to last.
+	// given line and up to last. Where some were archived since, it is ErrArchived.
 	Lines(ctx context.Context, id book.AccountID, after Place, last int64, limit int) ([]book.Stored, error)
 
 	// Suspended lists a tenant's refunds that went to suspense, ordered by key, after
@@ -70,13 +72,43 @@ type Store interface {
 	// participant's own included, in one snapshot, ordered by currency and
 	// account, with the snapshot's time. With an instant it is as of then, that
 	// instant's lines included; what is under way just now may still belong to an
-	// instant of just now.
+	// instant of just now. It is ErrArchived for an instant before the last archived
+	// line of the tenant.
 	TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]Balance, time.Time, error)
 
 	// Identity tells the store's incarnation, new when it was created or
 	// restored, and a mark that never falls while it is what it was: every batch
 	// that stored anything has raised it.
 	Identity(ctx context.Context) (Identity, error)
+
+	// KeepFor sets the age at which an unknown key is EXPIRED, in whole seconds; zero:
+	// never. It counts for every replica, from its commit on.
+	KeepFor(ctx context.Context, horizon time.Duration) error
+
+	// Retention tells what the books hold about forgetting, with the database's clock.
+	Retention(ctx context.Context) (retention.Books, time.Time, error)
+
+	// Report stores an orchestrator's report, in place of its last one, and gives what
+	// the books then hold. ReportedAt is set by the database.
+	Report(ctx context.Context, report retention.Report) (retention.Books, error)
+
+	// Reports lists the last report of each orchestrator, ordered by name.
+	Reports(ctx context.Context) ([]retention.Report, error)
+
+	// ForgetReport ends that an orchestrator's last report counts, and says whether
+	// there was one.
+	ForgetReport(ctx context.Context, orchestrator string) (bool, error)
+
+	// CommitHorizon commits retention.Books.Next and gives it, or the reason why
+	// nothing can be archived.
+	CommitHorizon(ctx context.Context) (time.Time, error)
+
+	// Archive takes operations off the books, in one transaction: of the limit (at most
+	// book.ArchiveBatchMax) that follow the given one, by tenant and key, those that are
+	// older than the committed horizon and needed no more. They are handed to keep
+	// before they are deleted; where keep fails, or the process dies, all of them stay,
+	// and may be handed out again.
+	Archive(ctx context.Context, after book.ID, limit int, keep func([]book.Stored) error) (Archived, error)
 
 	// Claim makes the books the participant's if they are nobody's yet, and tells
 	// whose they are. They never change hands.
@@ -108,6 +140,25 @@ type Span struct {
 	// Before.Seq where there is none.
 	Before Place
 	Last   int64
+}
+
+// Archived is what became of one batch.
+type Archived struct {
+	// Next is where the next batch begins; the zero ID: there is none.
+	Next book.ID
+	// Seen counts the operations that were looked at, Taken those that were archived.
+	Seen, Taken int
+}
+
+// ErrArchived is returned where lines were archived that would be needed. Its text is
+// for the log.
+type ErrArchived struct {
+	// Until is the instant of the last of them: what begins later can be told.
+	Until time.Time
+}
+
+func (e ErrArchived) Error() string {
+	return "store: lines up to " + e.Until.Format(time.RFC3339Nano) + " were archived"
 }
 
 // Place is that of a line within its account's. Time and number grow together.

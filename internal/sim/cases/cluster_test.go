@@ -18,6 +18,7 @@ import (
 	"giro/accountsvc"
 	"giro/internal/names"
 	"giro/internal/participant"
+	"giro/internal/retention"
 	"giro/internal/rpc"
 	"giro/internal/stepkey"
 	"giro/ledgersvc"
@@ -53,9 +54,11 @@ type cluster struct {
 	// sagas is the saga table itself, under the replicas' lives.
 	sagas store.Store
 	// running is how many sagas are expected not to be final at the end.
-	running  int64
-	audited  bool
-	replicas int
+	running int64
+	audited bool
+	// retention is the replicas'.
+	retention retention.Settings
+	replicas  int
 }
 
 // party is one participant.
@@ -160,7 +163,7 @@ func (c *cluster) replicaWith(config runner.Config) *replica {
 	c.t.Helper()
 	c.replicas++
 	r := &replica{c: c, name: fmt.Sprintf("replica-%d", c.replicas), life: &life{Store: c.sagas}}
-	r.own = orchestrator.New(orchestrator.Config{Owner: r.name, Store: r.life, Runner: config, Logger: quiet,
+	r.own = orchestrator.New(orchestrator.Config{Owner: r.name, Store: r.life, Runner: config, Retention: c.retention, Logger: quiet,
 		Participants: map[names.Participant]grpc.ClientConnInterface{
 			c.accounts.name: mortal{c.accounts.wire, r.life}, c.ledger.name: mortal{c.ledger.wire, r.life}}})
 	if err := r.own.Start(c.t.Context()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
+	"giro/internal/retention"
 )
 
 // Store is the books of one participant. All of it is lost with the process.
@@ -30,7 +31,10 @@ type Store struct {
 	// owner is whose books they are.
 	owner names.Participant
 	// batches counts those that stored something: the high-water mark.
-	batches int64
+	batches   int64
+	retention retention.Books
+	// reports are the orchestrators', by name.
+	reports map[string]retention.Report
 }
 
 var _ store.Store = (*Store)(nil)
@@ -45,6 +49,7 @@ func New(now func() time.Time) *Store {
 		operations:  map[book.ID]book.Stored{},
 		refunds:     map[book.ID]book.Stored{},
 		accounts:    map[book.AccountID]book.Account{},
+		reports:     map[string]retention.Report{},
 	}
 }
 
@@ -71,6 +76,7 @@ func (s *Store) Apply(ctx context.Context, operations []book.Operation, limits b
 func (s *Store) view(operations []book.Operation) *book.View {
 	v := &book.View{
 		Now:        s.clock(),
+		Retention:  s.retention,
 		Zone:       store.Zone,
 		Operations: map[book.ID]book.Stored{},
 		Refunds:    map[book.ID]book.Stored{},

@@ -42,7 +42,7 @@ func checkEvents(t *testing.T, s *mem.Store) {
 	}
 	types := map[book.ID]string{}
 	for _, o := range listed {
-		if o.Outcome == book.Applied && o.Kind != book.JournalLine {
+		if o.Outcome == book.Applied && o.Kind != book.JournalLine && o.Kind != book.BroughtForward {
 			types[o.ID()] = o.Step
 		}
 	}

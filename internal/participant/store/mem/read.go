@@ -44,6 +44,16 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	var listed []store.Listed
+	for _, id := range s.idsAfter(tenant, after, limit) {
+		stored := s.operations[id]
+		listed = append(listed, store.Listed{Stored: stored, Lines: stored.Sides()})
+	}
+	return listed, nil
+}
+
+// idsAfter gives a page of operations, in order.
+func (s *Store) idsAfter(tenant names.Tenant, after book.ID, limit int) []book.ID {
 	var ids []book.ID
 	for id := range s.operations {
 		if (tenant == "" || id.Tenant == tenant) && compareIDs(id, after) > 0 {
@@ -51,12 +61,7 @@ func (s *Store) Operations(ctx context.Context, tenant names.Tenant, after book.
 		}
 	}
 	slices.SortFunc(ids, compareIDs)
-	var listed []store.Listed
-	for _, id := range ids[:max(0, min(limit, len(ids)))] {
-		stored := s.operations[id]
-		listed = append(listed, store.Listed{Stored: stored, Lines: stored.Sides()})
-	}
-	return listed, nil
+	return ids[:max(0, min(limit, len(ids)))]
 }
 
 // lineSums adds up the lines of each account in each currency, up to an instant
@@ -192,6 +197,9 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time
 	}
 	if tenant == "" {
 		return nil, s.clock(), nil
+	}
+	if until := s.archivedUntil(tenant); !asOf.IsZero() && asOf.Before(until) {
+		return nil, time.Time{}, store.ErrArchived{Until: until}
 	}
 	var balances []store.Balance
 	lines := s.lineSums(tenant, asOf)

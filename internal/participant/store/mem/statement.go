@@ -24,8 +24,15 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 		return store.Span{}, store.ErrNotFound
 	}
 	span := store.Span{Account: account}
+	forward := s.forwarded(account)
+	if store.Unsayable(forward, from, to) {
+		return store.Span{}, store.ErrArchived{Until: forward.FirstTime}
+	}
 	for _, o := range s.linesOf(id) {
 		switch {
+		case o.Seq <= forward.Seq:
+			span.Opening, span.Closing = forward.BalanceAfter, forward.BalanceAfter
+			span.Before, span.Last = store.Place{Time: forward.FirstTime, Seq: forward.Seq}, forward.Seq
 		case o.FirstTime.Before(from):
 			span.Opening, span.Closing = o.BalanceAfter, o.BalanceAfter
 			span.Before, span.Last = store.Place{Time: o.FirstTime, Seq: o.Seq}, o.Seq
@@ -44,7 +51,11 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 		return nil, err
 	}
 	lines := slices.DeleteFunc(s.linesOf(id), func(o book.Stored) bool { return o.Seq <= after.Seq || o.Seq > last })
-	return lines[:max(0, min(limit, len(lines)))], nil
+	lines = lines[:max(0, min(limit, len(lines)))]
+	if forward := s.forwarded(s.accounts[id]); forward.Seq > after.Seq && !store.Complete(lines, after, last, limit) {
+		return nil, store.ErrArchived{Until: forward.FirstTime}
+	}
+	return lines, nil
 }
 
 // Suspended implements store.Store.

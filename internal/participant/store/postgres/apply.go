@@ -52,7 +52,8 @@ func transact(ctx context.Context, c *pgpool.Conn, operations []book.Operation, 
 // stored under the batch's keys. The keys come after the locks, so that what
 // another batch has done on the same accounts is seen; what one on other accounts
 // stores meanwhile is met when the keys are inserted. So does the clock, or a line
-// could be older than the one before it.
+// could be older than the one before it; and last the horizon, which was committed
+// before anything was archived: a key that is missing for that reason is EXPIRED.
 func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book.View, error) {
 	v := &book.View{
 		Zone:       store.Zone,
@@ -73,9 +74,8 @@ func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book
 	if tenants, keys := idColumns(book.Debits(operations)); len(keys) > 0 {
 		load(batch, loadRefunds, tenants, keys, scanOperation, func(o book.Stored) { v.Refunds[o.DebitID()] = o })
 	}
-	batch.Queue(loadNow).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&v.Now)
-		v.Now = v.Now.UTC()
+	batch.Queue(loadNow).QueryRow(func(row pgx.Row) (err error) {
+		v.Now, v.Retention, err = scanRetention(row)
 		return err
 	})
 	return v, c.SendBatch(ctx, batch).Close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"giro/internal/names"
 	"giro/internal/participant/book"
@@ -48,6 +49,10 @@ func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answ
 	stored, err := s.Operation(ctx, operation.ID())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
+		// After the key, as in Apply.
+		if v.Retention, v.Now, err = s.Retention(ctx); err != nil {
+			return book.Answer{}, err
+		}
 	case err != nil:
 		return book.Answer{}, err
 	default:
@@ -213,6 +218,13 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time
 		}
 		statements, arguments := []string{ownBalances, accountBalances}, []any{string(tenant)}
 		if !asOf.IsZero() {
+			var until pgtype.Timestamptz
+			if err := tx.QueryRow(ctx, archivedUntil, string(tenant)).Scan(&until); err != nil {
+				return err
+			}
+			if until.Valid && asOf.Before(until.Time) {
+				return store.ErrArchived{Until: until.Time.UTC()}
+			}
 			statements, arguments = []string{ownBalancesAsOf, accountBalancesAsOf}, append(arguments, asOf)
 		}
 		for _, statement := range statements {

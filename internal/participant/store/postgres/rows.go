@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"giro/internal/participant/book"
+	"giro/internal/retention"
 	"giro/internal/stepkey"
 )
 
@@ -26,6 +27,17 @@ func scanOperation(row pgx.CollectableRow) (book.Stored, error) {
 	s.Key, s.DebitKey, s.FirstRefundKey = key.Bytes, debitKey.Bytes, firstRefundKey.Bytes
 	s.FirstTime = s.FirstTime.UTC()
 	return s, err
+}
+
+// scanRetention reads the clock and what is held about forgetting.
+func scanRetention(row pgx.Row) (time.Time, retention.Books, error) {
+	var now time.Time
+	var seconds int64
+	var archived, unfinished pgtype.Timestamptz
+	err := row.Scan(&now, &seconds, &archived, &unfinished)
+	// The driver leaves the time of NULL at zero.
+	return now.UTC(), retention.Books{Horizon: time.Duration(seconds) * time.Second,
+		ArchivedBefore: archived.Time.UTC(), UnfinishedSince: unfinished.Time.UTC()}, err
 }
 
 func scanAccount(row pgx.CollectableRow) (book.Account, error) {

@@ -39,7 +39,7 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 		_, err = c.Exec(ctx, "rollback")
 		return err
 	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if archived := (store.ErrArchived{}); err != nil && !errors.Is(err, store.ErrNotFound) && !errors.As(err, &archived) {
 		err = fmt.Errorf("statement: %w", classify(err))
 	}
 	return span, err
@@ -55,6 +55,14 @@ func spanOf(ctx context.Context, tx *pgpool.Conn, id book.AccountID, from, to ti
 		return span, store.ErrNotFound
 	}
 	span.Account = accounts[0]
+	forward, err := forwarded(ctx, tx, span.Account)
+	if err != nil {
+		return span, err
+	}
+	if store.Unsayable(forward, from, to) {
+		return span, store.ErrArchived{Until: forward.FirstTime}
+	}
+	span.Before, span.Opening = store.Place{Time: forward.FirstTime, Seq: forward.Seq}, forward.BalanceAfter
 	if !from.IsZero() {
 		if span.Before, span.Opening, err = lastOf(ctx, tx, id, from); err != nil {
 			return span, err
@@ -86,6 +94,20 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 	lines, err := query(ctx, s, scanOperation, linesAfter, string(id.Tenant), string(id.Account), after.Time, after.Seq, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("lines: %w", err)
+	}
+	if store.Complete(lines, after, last, limit) {
+		return lines, nil
+	}
+	account, err := s.Account(ctx, id)
+	if err == nil {
+		var forward book.Stored
+		forward, err = s.Operation(ctx, book.ForwardOf(id, account.Currency))
+		if err == nil && forward.Seq > after.Seq {
+			return nil, store.ErrArchived{Until: forward.FirstTime}
+		}
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
 	}
 	return lines, nil
 }

@@ -17,7 +17,8 @@ const markSlots = 64
 // size is one statement with one plan; the tests read the plans. Each number of
 // kind and outcome is the book's: 3 is Refund, 13 Release, 1 is Applied.
 const (
-	loadNow = `select clock_timestamp()`
+	// loadNow reads the clock, and with it what is held about forgetting.
+	loadNow = `select clock_timestamp(), retention_seconds, archived_before, unfinished_since from meta where id = 1`
 
 	loadOperations = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
 			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
@@ -112,6 +113,34 @@ const (
 
 	identity = `select incarnation, (select sum(batches)::bigint from marks) from meta where id = 1`
 
+	keepFor = `update meta set retention_seconds = $1::bigint where id = 1`
+
+	// lockMeta lets one report, and one batch that is archived, go after the other. No
+	// operation waits for it: they only read that row.
+	lockMeta = loadNow + ` for no key update`
+
+	report = `insert into orchestrators (orchestrator, reported_at, oldest)
+		values ($1::text, clock_timestamp(), $2::timestamptz)
+		on conflict (orchestrator) do update set reported_at = excluded.reported_at, oldest = excluded.oldest`
+
+	forgetReport = `delete from orchestrators where orchestrator = $1::text`
+
+	listReports = `select orchestrator, reported_at, oldest from orchestrators order by orchestrator`
+
+	setUnfinished = `update meta set unfinished_since = $1::timestamptz where id = 1`
+
+	commitHorizon = `update meta set archived_before = $1::timestamptz where id = 1`
+
+	deleteOperations = `delete from operations o using unnest($1::text[], $2::uuid[]) as gone (tenant, key)
+		where o.tenant = gone.tenant and o.key = gone.key`
+
+	deleteEvents = `delete from events e using unnest($1::timestamptz[], $2::text[], $3::uuid[]) as gone (created_at, tenant, id)
+		where e.created_at = gone.created_at and e.tenant = gone.tenant and e.id = gone.id`
+
+	bringForward = addDetailed + `
+		on conflict (tenant, key) do update set amount = excluded.amount, amount_moved = excluded.amount_moved,
+			balance_after = excluded.balance_after, first_time = excluded.first_time, delta = excluded.delta, seq = excluded.seq`
+
 	// Of two at once, the second waits and is told the first.
 	claim = `update meta set participant = coalesce(participant, $1::text) where id = 1 returning participant`
 )
@@ -119,7 +148,8 @@ const (
 // hotStatements run on the pool whose sessions keep to indexes.
 var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addDetailed,
 	addEvents, changeAccounts, amendAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts,
-	waitForLines, lastBefore, linesAfter, listSuspended, identity, claim}
+	waitForLines, lastBefore, linesAfter, listSuspended, identity, claim,
+	keepFor, lockMeta, report, forgetReport, listReports, setUnfinished, commitHorizon, deleteOperations, deleteEvents, bringForward}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
 // empty for all of them. Sums of bigint are numeric: they cannot wrap.
@@ -164,6 +194,9 @@ const (
 		) s on s.tenant = a.tenant and s.account = a.account and s.currency = a.currency
 		where ($1 = '' or a.tenant = $1) and (a.balance < a.floor or a.balance <> coalesce(s.amount, 0))
 		order by a.tenant, a.account limit $2`
+
+	// archivedUntil is the time of the tenant's last archived line; 17 is BroughtForward.
+	archivedUntil = `select max(first_time) from operations where tenant = $1 and kind = 17`
 
 	countOperations = `select count(*) from operations where $1 = '' or tenant = $1`
 

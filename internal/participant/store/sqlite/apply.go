@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"giro/internal/participant/book"
 	"giro/internal/participant/store"
@@ -25,7 +24,7 @@ type writeStatements struct {
 	addOperation, addEvent     *sql.Stmt
 	openAccount, changeAccount *sql.Stmt
 	amendAccount               *sql.Stmt
-	raiseMark                  *sql.Stmt
+	raiseMark, retention       *sql.Stmt
 }
 
 func (w *writeStatements) texts() []prepared {
@@ -42,6 +41,7 @@ func (w *writeStatements) texts() []prepared {
 		{&w.amendAccount, `update accounts set balance = ?, seq = ?, updated_at = ?, floor = ?, state = ?, debit_max = ?, day_max = ?,
 			day_zone = ?, spent_on = ?, spent = ?, day_from = ?, state_reason = ?, holder = ? where tenant = ? and account = ?`},
 		{&w.raiseMark, `update meta set batches = batches + 1 where id = 1`},
+		{&w.retention, retentionOf},
 	}
 }
 
@@ -81,6 +81,7 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, operations []book.Operat
 		operation: tx.StmtContext(ctx, s.write.operation),
 		refund:    tx.StmtContext(ctx, s.write.refund),
 		account:   tx.StmtContext(ctx, s.write.account),
+		retention: tx.StmtContext(ctx, s.write.retention),
 	}
 	v, err := w.view(ctx, operations)
 	if err != nil {
@@ -96,11 +97,15 @@ func (s *Store) decide(ctx context.Context, tx *sql.Tx, operations []book.Operat
 // view loads what the book may see.
 func (w *writeStatements) view(ctx context.Context, operations []book.Operation) (*book.View, error) {
 	v := &book.View{
-		Now:        time.Now().UTC().Truncate(time.Microsecond),
+		Now:        clock(),
 		Zone:       store.Zone,
 		Operations: map[book.ID]book.Stored{},
 		Refunds:    map[book.ID]book.Stored{},
 		Accounts:   map[book.AccountID]book.Account{},
+	}
+	var err error
+	if v.Retention, err = scanRetention(w.retention.QueryRowContext(ctx)); err != nil {
+		return nil, fmt.Errorf("load retention: %w", err)
 	}
 	load := func(statement *sql.Stmt, ids []book.ID, into map[book.ID]book.Stored) error {
 		for _, id := range ids {

@@ -15,9 +15,9 @@ type readStatements struct {
 	operation, operations, operationsOf         *sql.Stmt
 	account, accounts                           *sql.Stmt
 	ownSums, accountSums, balances              *sql.Stmt
-	faults, count, identity                     *sql.Stmt
+	faults, count, identity, retention          *sql.Stmt
 	suspended, lastBefore, lastLine, linesAfter *sql.Stmt
-	ownSumsAsOf, balancesAsOf                   *sql.Stmt
+	ownSumsAsOf, balancesAsOf, archivedUntil    *sql.Stmt
 }
 
 func (r *readStatements) texts() []prepared {
@@ -46,6 +46,8 @@ func (r *readStatements) texts() []prepared {
 		{&r.faults, faults},
 		{&r.count, `select count(*) from operations where ?1 = '' or tenant = ?1`},
 		{&r.identity, `select incarnation, batches from meta where id = 1`},
+		{&r.retention, retentionOf},
+		{&r.archivedUntil, `select max(first_time) from operations where tenant = ? and kind = 17`},
 	}
 }
 
@@ -55,6 +57,10 @@ func (s *Store) Lookup(ctx context.Context, operation book.Operation) (book.Answ
 	stored, err := s.Operation(ctx, operation.ID())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
+		// After the key: the horizon was committed before anything was archived.
+		if v.Retention, v.Now, err = s.Retention(ctx); err != nil {
+			return book.Answer{}, err
+		}
 	case err != nil:
 		return book.Answer{}, err
 	default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"giro/internal/participant/book"
+	"giro/internal/retention"
 	"giro/internal/stepkey"
 )
 
@@ -32,6 +33,24 @@ func scanOperation(r row) (book.Stored, error) {
 		}
 	}
 	return s, nil
+}
+
+// retentionOf reads what is held about forgetting.
+const retentionOf = `select retention_seconds, archived_before, unfinished_since from meta where id = 1`
+
+func scanRetention(r row) (retention.Books, error) {
+	var seconds int64
+	var archived, unfinished sql.NullInt64
+	err := r.Scan(&seconds, &archived, &unfinished)
+	return retention.Books{Horizon: time.Duration(seconds) * time.Second,
+		ArchivedBefore: instantOrZero(archived), UnfinishedSince: instantOrZero(unfinished)}, err
+}
+
+func instantOrZero(micros sql.NullInt64) time.Time {
+	if !micros.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros.Int64).UTC()
 }
 
 // scanKey reads a key; NULL is the zero key.

@@ -32,6 +32,14 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 	if err != nil {
 		return span, fmt.Errorf("account: %w", classify(err))
 	}
+	forward, err := s.forwarded(ctx, tx, span.Account)
+	if err != nil {
+		return span, err
+	}
+	if store.Unsayable(forward, from, to) {
+		return span, store.ErrArchived{Until: forward.FirstTime}
+	}
+	span.Before, span.Opening = store.Place{Time: forward.FirstTime, Seq: forward.Seq}, forward.BalanceAfter
 	if !from.IsZero() {
 		if span.Before, span.Opening, err = s.lastOf(ctx, tx, s.read.lastBefore, id, from.UnixMicro()); err != nil {
 			return span, err
@@ -85,8 +93,41 @@ func (s *Store) Lines(ctx context.Context, id book.AccountID, after store.Place,
 	if limit <= 0 {
 		return nil, nil
 	}
-	rows, err := s.read.linesAfter.QueryContext(ctx, id.Tenant, id.Account, after.Time.UnixMicro(), after.Seq, limit)
-	return collect(rows, err, scanOperation)
+	tx, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // it only read
+	rows, err := tx.StmtContext(ctx, s.read.linesAfter).QueryContext(ctx, id.Tenant, id.Account, after.Time.UnixMicro(), after.Seq, limit)
+	lines, err := collect(rows, err, scanOperation)
+	if err != nil || store.Complete(lines, after, last, limit) {
+		return lines, err
+	}
+	account, err := scanAccount(tx.StmtContext(ctx, s.read.account).QueryRowContext(ctx, id.Tenant, id.Account))
+	if errors.Is(err, sql.ErrNoRows) {
+		return lines, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lines: %w", classify(err))
+	}
+	forward, err := s.forwarded(ctx, tx, account)
+	if err == nil && forward.Seq > after.Seq {
+		return nil, store.ErrArchived{Until: forward.FirstTime}
+	}
+	return lines, err
+}
+
+// forwarded reads an account's brought-forward line; the zero value if it has none.
+func (s *Store) forwarded(ctx context.Context, tx *sql.Tx, a book.Account) (book.Stored, error) {
+	id := book.ForwardOf(a.AccountID, a.Currency)
+	line, err := scanOperation(tx.StmtContext(ctx, s.read.operation).QueryRowContext(ctx, id.Tenant, id.Key[:]))
+	if errors.Is(err, sql.ErrNoRows) {
+		return book.Stored{}, nil
+	}
+	if err != nil {
+		return book.Stored{}, fmt.Errorf("brought forward: %w", classify(err))
+	}
+	return line, nil
 }
 
 // Suspended implements store.Store.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"math/big"
 	"slices"
@@ -165,7 +166,7 @@ func clearing(groups []summed) []store.ClearingSum {
 
 // TrialBalance implements store.Store.
 func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time.Time) ([]store.Balance, time.Time, error) {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := clock()
 	if tenant == "" {
 		return nil, now, nil
 	}
@@ -178,6 +179,15 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time
 		return nil, time.Time{}, err
 	}
 	defer func() { _ = tx.Rollback() }() // it only read
+	if !asOf.IsZero() {
+		var until sql.NullInt64
+		if err := tx.StmtContext(ctx, s.read.archivedUntil).QueryRowContext(ctx, tenant).Scan(&until); err != nil {
+			return nil, time.Time{}, fmt.Errorf("trial balance: %w", classify(err))
+		}
+		if last := instantOrZero(until); asOf.Before(last) {
+			return nil, time.Time{}, store.ErrArchived{Until: last}
+		}
+	}
 	rows, err := tx.StmtContext(ctx, ownSums).QueryContext(ctx, arguments...)
 	own, err := collect(rows, err, scanSummed)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 
 // Run runs the suite; open gives an empty store that the suite closes.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, test := range slices.Concat(operationTests, undoTests, readTests, accountTests, batchTests, concurrencyTests) {
+	for _, test := range slices.Concat(operationTests, undoTests, readTests, accountTests, batchTests, retainTests, concurrencyTests) {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t)
 			t.Cleanup(func() {
