@@ -7,10 +7,13 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"giro/internal/participant/book"
+	"giro/internal/retention"
 	"giro/internal/rpc"
+	"giro/internal/stepkey"
 	ledgerv1 "giro/proto/giro/ledger/v1"
 )
 
@@ -149,6 +152,50 @@ func TestTrialBalanceAsOf(t *testing.T) {
 		_, err := f.client.TrialBalance(t.Context(), &ledgerv1.TrialBalanceRequest{AsOfTime: wrong})
 		wantReason(t, "an instant that cannot be", err, codes.InvalidArgument, "REQUEST_INVALID")
 	}
+}
+
+// TestTrialBalanceAfterArchiving: it balances as before, and is not made up for what is
+// not in the books any more.
+func TestTrialBalanceAfterArchiving(t *testing.T) {
+	f := fresh(t)
+	f.chart()
+	k := stepkey.From(time.Now().Add(-90 * 24 * time.Hour))
+	k[6], k[8] = 0x70, 0x80
+	old, err := f.post(k.String(), "cash", -1000, "owed", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.post("e2", "cash", -500, "fees", 500); err != nil {
+		t.Fatal(err)
+	}
+	trial := func() *ledgerv1.TrialBalanceResponse {
+		t.Helper()
+		r, err := f.client.TrialBalance(t.Context(), &ledgerv1.TrialBalanceRequest{})
+		if err != nil || !r.GetBalanced() {
+			t.Fatal(r, err)
+		}
+		r.ReadTime = nil
+		return r
+	}
+	before, s := trial(), f.engine.Store()
+	if err := s.KeepFor(t.Context(), 60*24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Report(t.Context(), retention.Report{Orchestrator: "one", Oldest: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CommitHorizon(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The entry and its two lines.
+	if batch, err := s.Archive(t.Context(), book.ID{}, 200, func([]book.Stored) error { return nil }); err != nil || batch.Taken != 3 {
+		t.Fatalf("%+v, %v", batch, err)
+	}
+	if after := trial(); !proto.Equal(before, after) {
+		t.Errorf("before %v\nafter %v", before, after)
+	}
+	_, err = f.client.TrialBalance(t.Context(), &ledgerv1.TrialBalanceRequest{AsOfTime: timestamppb.New(old.GetFirstTime().AsTime().Add(-time.Second))})
+	wantReason(t, "an instant before what was archived", err, codes.FailedPrecondition, "LINES_ARCHIVED")
 }
 
 func TestTypesOfBookAndProtoAgree(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"giro/internal/names"
 	"giro/internal/retention"
 	"giro/orchestrator/peer"
+	"giro/orchestrator/reporter"
 	"giro/orchestrator/runner"
 	"giro/orchestrator/server"
 	"giro/orchestrator/store"
@@ -36,7 +37,11 @@ type Config struct {
 // Orchestrator is one replica.
 type Orchestrator struct {
 	*server.Server
-	runner *runner.Runner
+	runner   *runner.Runner
+	reporter *reporter.Reporter
+	// reporting ends with stopReporting.
+	reporting     sync.WaitGroup
+	stopReporting context.CancelFunc
 	// answerWaiting ends the waits of all calls.
 	answerWaiting func()
 }
@@ -55,13 +60,23 @@ func New(config Config) *Orchestrator {
 	}
 	stopping := make(chan struct{})
 	o := &Orchestrator{runner: runner.New(r), answerWaiting: sync.OnceFunc(func() { close(stopping) })}
+	o.reporter = reporter.New(reporter.Config{Store: config.Store, Participants: config.Participants,
+		Retention: config.Retention, Now: o.runner.Now, Logger: config.Logger})
 	o.Server = server.New(server.Config{Runner: o.runner, Store: config.Store, Participants: clients, Retention: config.Retention, Stopping: stopping})
 	return o
 }
 
 // Start takes the replica's lease and begins to carry out what nobody carries
 // out. It fails if the store does not answer before ctx ends.
-func (o *Orchestrator) Start(ctx context.Context) error { return o.runner.Start(ctx) }
+func (o *Orchestrator) Start(ctx context.Context) error {
+	if err := o.runner.Start(ctx); err != nil {
+		return err
+	}
+	var reporting context.Context
+	reporting, o.stopReporting = context.WithCancel(context.WithoutCancel(ctx))
+	o.reporting.Go(func() { o.reporter.Run(reporting) })
+	return nil
+}
 
 // AnswerWaiting answers every call that waits for a final state at once, with the
 // transfer as it stands: so a server that stops leaves no caller without an answer.
@@ -69,4 +84,10 @@ func (o *Orchestrator) AnswerWaiting() { o.answerWaiting() }
 
 // Close takes no new transfers, lets those under way go on until they are final
 // or ctx ends, and gives the rest back for another replica to carry out.
-func (o *Orchestrator) Close(ctx context.Context) { o.runner.Close(ctx) }
+func (o *Orchestrator) Close(ctx context.Context) {
+	if o.stopReporting != nil {
+		o.stopReporting()
+	}
+	o.runner.Close(ctx)
+	o.reporting.Wait()
+}

@@ -568,4 +568,85 @@ func TestSoundWorldInARealStore(t *testing.T) {
 }
 
 // said is what a check says beside its findings.
+// oldKey is a transfer key of an hour before the epoch.
+const oldKey names.TransferKey = "019b80e0-0000-7000-8000-00000000000"
+
+// archivedWorld is a sound one in which transfers of a key's age were archived by one
+// participant, by the other, and by both.
+func archivedWorld() *world {
+	w := sound()
+	for i, at := range [][]names.Participant{{alpha}, {beta}, {alpha, beta}} {
+		paid, back := oldKey+names.TransferKey(fmt.Sprint(i)), oldKey+names.TransferKey(fmt.Sprint(i+5))
+		w.completed(paid)
+		w.refunded(back)
+		for _, p := range at {
+			w.books[p].archive(paid, epoch)
+			w.books[p].archive(back, epoch)
+		}
+	}
+	return w
+}
+
+func TestArchivedTransfersAreNoAlarm(t *testing.T) {
+	r := archivedWorld().audit(t)
+	requireOK(t, r)
+	if heading := said(r.Checks[4]); !strings.Contains(heading, "6 transfers are older than what a participant has archived") {
+		t.Errorf("check 5 says %s", heading)
+	}
+	if len(r.InTransit) != 0 || r.Moved {
+		t.Errorf("%v in transit, moved %t", r.InTransit, r.Moved)
+	}
+}
+
+func TestPlantedErrorsAreNamedBesideArchivedTransfers(t *testing.T) {
+	for name, c := range map[string]struct {
+		plant func(*world)
+		check int
+		says  string
+	}{
+		"a line that was brought forward is lost": {func(w *world) {
+			w.books[alpha].rows = slices.DeleteFunc(w.books[alpha].rows, func(o *participantv1.StoredOperation) bool {
+				return o.Operation.Account == "clearing:beta"
+			})
+			w.books[alpha].tweak = func(s *participantv1.SumsResponse) { s.Clearing[0].Balance = "12345" }
+		}, 2, "clearing between alpha and beta"},
+		"younger operations are gone":  {func(w *world) { w.drop("completed-1", debit) }, 5, "completed-1"},
+		"what is archived is not told": {func(w *world) { w.books[alpha].describe, w.books[beta].describe = nil, nil }, 5, string(oldKey)},
+		"operations without a saga": {func(w *world) {
+			w.debit(saga.New(saga.ID{Tenant: tenant, Key: oldKey + "9"}, w.sagas[0].Contents, false), applied)
+		}, 5, "has no saga"},
+	} {
+		w := archivedWorld()
+		c.plant(w)
+		r := w.audit(t)
+		if found := strings.Join(r.Checks[c.check-1].Findings, "; "); r.OK || !strings.Contains(found, c.says) {
+			t.Errorf("%s: ok %t, check %d finds %s", name, r.OK, c.check, found)
+		}
+	}
+}
+
+// TestAnUnfinishedTransferThatIsArchivedIsTold: a participant must not have done so.
+func TestAnUnfinishedTransferThatIsArchivedIsTold(t *testing.T) {
+	w := sound()
+	w.debit(w.saga(oldKey+"1", saga.Crediting), applied)
+	w.books[alpha].archive(oldKey+"1", epoch)
+	r := w.audit(t)
+	if found := said(r.Checks[4]); !strings.Contains(found, string(oldKey)+"1") || !strings.Contains(found, "not final") {
+		t.Errorf("check 5 says %s", found)
+	}
+}
+
+// TestAMarkTellsThatBooksMoved: as many operations were archived as were stored.
+func TestAMarkTellsThatBooksMoved(t *testing.T) {
+	w, reads := archivedWorld(), 0
+	w.books[alpha].onList = func() {
+		if reads++; reads == 1 {
+			w.books[alpha].describe.HighWaterMark++
+		}
+	}
+	if r := w.audit(t); !r.OK || r.Moved || reads != 2 {
+		t.Errorf("read %d times, moved %t, ok %t", reads, r.Moved, r.OK)
+	}
+}
+
 func said(c Check) string { return c.Note + "; " + strings.Join(c.Information, "; ") }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"math/big"
+	"strings"
 	"time"
 
 	"giro/internal/names"
@@ -34,6 +35,10 @@ type Books struct {
 	suspects map[operationID]bool
 	// sides are what each clearing account holds by its operations and by Sums.
 	sides map[side]*clearing
+	// archivedBefore is up to which key each participant may have archived.
+	archivedBefore map[names.Participant]time.Time
+	// archived counts the transfers that were not compared for that.
+	archived int64
 	// listed counts the operations read, of every kind.
 	listed     map[names.Participant]int64
 	operations int64
@@ -104,6 +109,8 @@ func NewBooks(registered []names.Participant) *Books {
 		suspects:   map[operationID]bool{},
 		sides:      map[side]*clearing{},
 		listed:     map[names.Participant]int64{},
+
+		archivedBefore: map[names.Participant]time.Time{},
 	}
 	for _, p := range registered {
 		b.registered[p] = true
@@ -154,6 +161,7 @@ func (b *Books) AddOperation(p names.Participant, stored *participantv1.StoredOp
 	contents, answer := stored.GetOperation(), stored.GetAnswer()
 	step, protocol := steps[contents.GetKind()]
 	if !protocol {
+		b.bringForward(p, stored)
 		return
 	}
 	b.operations++
@@ -179,6 +187,43 @@ func (b *Books) AddOperation(p names.Participant, stored *participantv1.StoredOp
 		o.contents = contents
 	}
 	t.operations = append(t.operations, o)
+}
+
+// broughtForward is the step of the line that stands for an account's archived ones.
+const broughtForward = "brought-forward"
+
+// bringForward counts what archived operations left in clearing.
+func (b *Books) bringForward(p names.Participant, stored *participantv1.StoredOperation) {
+	if stored.GetOperation().GetStep() != broughtForward || stored.GetAnswer().GetOutcome() != applied {
+		return
+	}
+	for _, line := range stored.GetLines() {
+		if counterparty, is := strings.CutPrefix(line.GetAccount(), clearingPrefix); is {
+			s := side{participant: p, counterparty: names.Participant(counterparty),
+				tenant: names.Tenant(stored.GetOperation().GetTenant()), currency: line.GetCurrency()}
+			b.side(s).transit.Add(b.side(s).transit, big.NewInt(line.GetAmount()))
+		}
+	}
+}
+
+// AddDescriptions adds what a participant said of itself before and after it was read:
+// a mark that was raised tells that its books moved, whatever was counted.
+func (b *Books) AddDescriptions(p names.Participant, before, after *participantv1.DescribeResponse) {
+	if before.GetHighWaterMark() != after.GetHighWaterMark() {
+		b.moved = true
+	}
+	if at := after.GetArchivedBefore(); at != nil {
+		b.archivedBefore[p] = at.AsTime()
+	}
+}
+
+// gone says whether operations of the transfer may have been archived.
+func (b *Books) gone(t *transfer) bool {
+	at, timed := stepkey.Time(t.id.Key)
+	if !timed || t.saga == nil {
+		return false
+	}
+	return at.Before(b.archivedBefore[t.saga.source.Participant()]) || at.Before(b.archivedBefore[t.saga.destination.Participant()])
 }
 
 var steps = map[participantv1.OperationKind]string{

@@ -138,6 +138,9 @@ func (b *Books) judgeStranger(s side) {
 
 // judgeTransit looks at one transfer's money on the way (2), and adds it up.
 func (b *Books) judgeTransit(t *transfer, inTransit map[money.Currency]*big.Int, resolved map[string]*big.Int) {
+	if b.gone(t) {
+		return
+	}
 	check := &b.checks[2]
 	check.Checked++
 	sums := t.inTransit()

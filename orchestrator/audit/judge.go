@@ -39,6 +39,9 @@ func (b *Books) Report() Report {
 	if b.checks[9].Checked > 0 {
 		b.checks[9].note("balances as they stand; inside a batch the book's own tests check it")
 	}
+	if b.archived > 0 {
+		b.checks[5].note("%d transfers are older than what a participant has archived, and were not compared", b.archived)
+	}
 	for _, currency := range sortedKeys(resolved) {
 		b.checks[2].note("RESOLVED sagas, settled apart, left %s minor units of %s in clearing", resolved[currency], currency)
 	}

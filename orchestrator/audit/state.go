@@ -12,6 +12,13 @@ import (
 // judgeState compares a transfer's state with its operations (5).
 func (b *Books) judgeState(t *transfer) {
 	b.judgeStrays(t)
+	if b.gone(t) {
+		b.archived++
+		if !t.saga.state.Final() {
+			b.checks[5].inform("%s is %s and not final, but so old that a participant may have archived its operations: its steps are then answered EXPIRED", t, t.saga.state)
+		}
+		return
+	}
 	if t.saga == nil || !t.saga.state.Final() || !t.comparable(b.moved) {
 		return
 	}

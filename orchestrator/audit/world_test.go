@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"giro/internal/fingerprint"
@@ -165,6 +168,8 @@ type book struct {
 	onList func()
 	// fail is answered by every call.
 	fail error
+	// describe is answered by Describe; nil: it has none.
+	describe *participantv1.DescribeResponse
 	// pageSizes are those that were asked for.
 	pageSizes []int32
 }
@@ -257,6 +262,38 @@ func (b *book) Sums(ctx context.Context, _ *participantv1.SumsRequest, _ ...grpc
 		b.tweak(out)
 	}
 	return out, nil
+}
+
+func (b *book) Describe(context.Context, *participantv1.DescribeRequest, ...grpc.CallOption) (*participantv1.DescribeResponse, error) {
+	if b.fail != nil || b.describe == nil {
+		return nil, cmp.Or(b.fail, status.Error(codes.Unimplemented, "it does not say"))
+	}
+	return proto.CloneOf(b.describe), nil
+}
+
+// archive takes a transfer's operations off the books and brings their lines forward.
+func (b *book) archive(key names.TransferKey, before time.Time) {
+	nets := map[posting]int64{}
+	b.rows = slices.DeleteFunc(b.rows, func(row *participantv1.StoredOperation) bool {
+		if row.Operation.TransferKey != string(key) {
+			return false
+		}
+		for _, line := range row.Lines {
+			nets[posting{line.Account, line.Currency}] += line.Amount
+		}
+		return true
+	})
+	for at, net := range nets {
+		b.rows = append(b.rows, &participantv1.StoredOperation{
+			Operation: &participantv1.Operation{Kind: participantv1.OperationKind_OPERATION_KIND_LOCAL, Tenant: string(tenant),
+				TransferKey: at.account + ":" + at.currency, Step: "brought-forward", Account: at.account, Amount: max(net, -net), Currency: at.currency,
+				Key: stepkey.Derive(stepkey.V1, tenant, names.TransferKey(at.account+":"+at.currency), "brought-forward").String()},
+			Answer: &participantv1.Answer{Outcome: applied, AmountMoved: max(net, -net)},
+			Lines: []*participantv1.Line{{Account: at.account, Currency: at.currency, Amount: net},
+				{Account: "archive:brought-forward", Currency: at.currency, Amount: -net}},
+		})
+	}
+	b.describe = &participantv1.DescribeResponse{HighWaterMark: 1, ArchivedBefore: timestamppb.New(before)}
 }
 
 func cutPrefix(s, prefix string) (string, bool) {

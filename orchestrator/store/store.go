@@ -62,6 +62,13 @@ type Store interface {
 	// the start). Tenant empty: all tenants.
 	List(ctx context.Context, tenant names.Tenant, after saga.ID, limit int) ([]saga.Saga, error)
 
+	// Unfinished lists the keys of sagas that are not final, parked ones among them, of
+	// all tenants, in order, after the given one.
+	Unfinished(ctx context.Context, after names.TransferKey, limit int) ([]names.TransferKey, error)
+
+	// Identity is a UUID of the database's own: one that was created anew has another.
+	Identity(ctx context.Context) (string, error)
+
 	// FinalEvents lists the events of final states, ordered by tenant and id.
 	FinalEvents(ctx context.Context, tenant names.Tenant, after EventPlace, limit int) ([]FinalEvent, error)
 

@@ -40,6 +40,7 @@ type grammar struct {
 	Dev         devCommand         `cmd:"" help:"Run all three services in this process, on SQLite files, for trying things out."`
 	Demo        demoCommand        `cmd:"" help:"Play the story of exactly-once transfers, with crashes and cut wires, and audit the books."`
 	Migrate     migrateCommand     `cmd:"" help:"Create or upgrade a service's tables, or show how far they are."`
+	Archive     archiveCommand     `cmd:"" help:"Take what is older than the retention horizon off a participant's books."`
 	Transfer    transferCommand    `cmd:"" help:"Ask for a transfer, look at one, or stop one."`
 	Account     accountCommand     `cmd:"" help:"Open, fund, show, freeze or close accounts."`
 	Saga        sagaCommand        `cmd:"" help:"Look inside a transfer: its steps, their keys and answers."`

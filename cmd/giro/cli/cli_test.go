@@ -11,12 +11,21 @@ import (
 	"github.com/alecthomas/kong"
 
 	"giro/cmd/giro/environ"
+	"giro/internal/dbtest"
 )
 
 // TestMain takes away what somebody has exported: flags are read from there too.
+// asGiro in the environment, a command line, has this program be giro instead of its
+// test: a process that can be killed.
+const asGiro = "GIRO_CLI_TEST_AS_GIRO"
+
 func TestMain(m *testing.M) {
+	line := os.Getenv(asGiro)
 	environ.Clear()
-	os.Exit(m.Run())
+	if line != "" {
+		os.Exit(Run(context.Background(), strings.Fields(line), Streams{Out: os.Stdout, Err: os.Stderr}))
+	}
+	dbtest.Main(m)
 }
 
 // run carries out a command line and gives what it wrote.

@@ -84,7 +84,7 @@ func Untold(ctx context.Context, err error) error {
 		return rpc.Unanswered(ctx, err)
 	}
 	return rpc.FailedPrecondition(ReasonLinesArchived, "lines up to "+archived.Until.Format(time.RFC3339Nano)+
-		" were archived and are not in the books any more; nothing was changed. Ask for what is later than that instant, "+
+		" were archived and are not in the books any more; nothing was done. Ask for what is later than that instant, "+
 		"and look into the archive for what is earlier")
 }
 

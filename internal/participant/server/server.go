@@ -26,14 +26,16 @@ const protocolVersion = 1
 // the orchestrator that asks, for all of them.
 type Server struct {
 	participantv1.UnimplementedParticipantServiceServer
+	participantv1.UnimplementedRetentionServiceServer
 	engine *participant.Engine
 }
 
 // New makes a server over an engine.
 func New(engine *participant.Engine) *Server { return &Server{engine: engine} }
 
-// Register registers the participant's service.
+// Register registers the participant's services.
 func (s *Server) Register(r grpc.ServiceRegistrar) {
+	participantv1.RegisterRetentionServiceServer(r, s)
 	participantv1.RegisterParticipantServiceServer(r, s)
 }
 
@@ -223,6 +225,7 @@ func (s *Server) Describe(ctx context.Context, _ *participantv1.DescribeRequest)
 		HighWaterMark:   identity.HighWaterMark,
 
 		RetentionHorizonSeconds: int64(kept.AgeMax(now) / time.Second),
+		ArchivedBefore:          instant(kept.ArchivedBefore),
 	}
 	for _, c := range money.Currencies() {
 		out.Currencies = append(out.Currencies, string(c))

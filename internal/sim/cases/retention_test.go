@@ -10,12 +10,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"giro/internal/names"
 	"giro/internal/participant/book"
 	"giro/internal/retention"
 	"giro/internal/rpc"
 	"giro/internal/stepkey"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
+	participantv1 "giro/proto/giro/participant/v1"
 	transferv1 "giro/proto/giro/transfer/v1"
 )
 
@@ -117,6 +119,16 @@ func TestC45AnExpiredKeyIsNoSecondPayment(t *testing.T) {
 			key := aged("paid", 90*day)
 			r := c.replica()
 			r.create(pay(key, 100))
+			lost, err := c.sagas.Identity(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []*party{c.accounts, c.ledger} {
+				eventually(t, "the participant was told", func() bool {
+					reports, err := p.books.Reports(t.Context())
+					return err == nil && len(reports) == 1 && reports[0].Orchestrator == lost
+				})
+			}
 			r.crash()
 			c.audit()
 			c.lose()
@@ -124,13 +136,11 @@ func TestC45AnExpiredKeyIsNoSecondPayment(t *testing.T) {
 				if err := p.books.KeepFor(t.Context(), 60*day); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := p.books.Report(t.Context(), retention.Report{Orchestrator: "lost", Oldest: time.Now()}); err != nil {
+				// It cannot tell any more what it needs, and people say that it needs nothing.
+				if _, err := p.books.Report(t.Context(), retention.Report{Orchestrator: lost, Oldest: time.Now()}); err != nil {
 					t.Fatal(err)
 				}
 				archive(t, p)
-				if _, err := p.books.ForgetReport(t.Context(), "lost"); err != nil {
-					t.Fatal(err)
-				}
 			}
 			c.holds(key, "", "")
 			c.audited = true // a table that is lost explains nothing
@@ -163,5 +173,58 @@ func archive(t *testing.T, p *party) {
 		if after = batch.Next; after == (book.ID{}) {
 			return
 		}
+	}
+}
+
+// unfinishedSince is what a participant was told of the keys that are still needed.
+func (p *party) unfinishedSince(t *testing.T) time.Time {
+	t.Helper()
+	kept, _, err := p.books.Retention(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	return kept.UnfinishedSince
+}
+
+// TestC45NothingThatIsNeededIsArchived: a transfer hangs for months and parks. What its
+// participants archive is older than it, and what it needs is still answered.
+func TestC45NothingThatIsNeededIsArchived(t *testing.T) {
+	for _, b := range []backend{memory, sqlite, postgres} {
+		t.Run(b.name, func(t *testing.T) {
+			c := newCluster(t, b)
+			older, hanging, younger := pay(aged("older", 100*day), 1), pay(aged("hanging", 90*day), 100), pay(aged("younger", 80*day), 10)
+			r := c.replica()
+			r.create(older)
+			r.create(younger)
+			c.ledger.wire.on(credit, always, failed(codes.Unavailable))
+			answer := r.begin(hanging)
+			eventually(t, "the debit is there", func() bool { return c.accounts.operations(t, hanging.GetKey()) != "" })
+			r.crash()
+			_, _ = answer() // its connection is gone
+
+			c.keepFor(retention.Settings{Horizon: 60 * day})
+			c.replica()
+			eventually(t, "it parks, by its key's own age", func() bool { return c.stored(hanging.GetKey()).Parked })
+			needed, _ := stepkey.Time(names.TransferKey(hanging.GetKey()))
+			for _, p := range []*party{c.accounts, c.ledger} {
+				eventually(t, "the participant was told", func() bool { return p.unfinishedSince(t).Equal(needed) })
+				archive(t, p)
+			}
+			c.running = 1
+			c.holds(older.GetKey(), "", "")
+			c.holds(hanging.GetKey(), "debit APPLIED 100 (2)", "")
+			c.holds(younger.GetKey(), "debit APPLIED 10 (2)", "credit APPLIED 10 (2)")
+			for _, o := range []*participantv1.Operation{operation(debit, stepkey.Debit, hanging), operation(debit, stepkey.Debit, younger)} {
+				response, err := c.accounts.participant.Debit(within(t, patient), &participantv1.DebitRequest{Operation: o})
+				if a := response.GetAnswer(); err != nil || !a.GetReplayed() || a.GetOutcome() != participantv1.Outcome_OUTCOME_APPLIED {
+					t.Errorf("%s: %v, %v", o.GetTransferKey(), response, err)
+				}
+			}
+			response, err := c.accounts.participant.Debit(within(t, patient), &participantv1.DebitRequest{Operation: operation(debit, stepkey.Debit, older)})
+			if err != nil || response.GetAnswer().GetOutcome() != participantv1.Outcome_OUTCOME_EXPIRED {
+				t.Errorf("%v, %v", response, err)
+			}
+			c.balances(deposited-111, 11)
+		})
 	}
 }

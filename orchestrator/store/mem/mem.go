@@ -6,6 +6,7 @@ package mem
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,10 +23,13 @@ import (
 type Store struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	sagas  map[saga.ID]saga.Saga
-	leases map[string]time.Time
-	events map[store.EventPlace]store.FinalEvent
+	mu sync.Mutex
+	// identity is drawn from the clock and the lives before.
+	identity string
+	lives    int
+	sagas    map[saga.ID]saga.Saga
+	leases   map[string]time.Time
+	events   map[store.EventPlace]store.FinalEvent
 }
 
 var _ store.Store = (*Store)(nil)
@@ -41,6 +45,9 @@ func New(now func() time.Time) *Store {
 func (s *Store) Wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lives++
+	sum := sha256.Sum256(fmt.Appendf(nil, "giro/mem/%d/%d", s.now().UnixNano(), s.lives))
+	s.identity = stepkey.StepKey(sum[:16]).String()
 	s.sagas = map[saga.ID]saga.Saga{}
 	s.leases = map[string]time.Time{}
 	s.events = map[store.EventPlace]store.FinalEvent{}
@@ -302,3 +309,24 @@ func comparePlaces(a, b store.EventPlace) int {
 
 // Close implements store.Store.
 func (s *Store) Close() error { return nil }
+
+// Unfinished implements store.Store.
+func (s *Store) Unfinished(ctx context.Context, after names.TransferKey, limit int) ([]names.TransferKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys []names.TransferKey
+	for id, one := range s.sagas {
+		if !one.State.Final() && id.Key > after {
+			keys = append(keys, id.Key)
+		}
+	}
+	slices.Sort(keys)
+	return keys[:max(0, min(limit, len(keys)))], ctx.Err()
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.identity, ctx.Err()
+}

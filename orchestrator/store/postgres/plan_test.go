@@ -94,8 +94,8 @@ func checkPlans(t *testing.T, s *Store, when string) {
 		if list := faults(plan, ""); len(list) > 0 {
 			t.Errorf("%s, %s: %s\n%s", when, name, strings.Join(list, ", "), text)
 		}
-		if (name == "claim" || name == "dead") && !uses(plan, "sagas_due") {
-			t.Errorf("%s, %s: it does not use sagas_due\n%s", when, name, text)
+		if (name == "claim" || name == "dead") && !uses(plan, "sagas_due") || name == "unfinished" && !uses(plan, "sagas_unfinished") {
+			t.Errorf("%s, %s: it does not use its index\n%s", when, name, text)
 		}
 	}
 }

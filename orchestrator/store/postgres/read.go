@@ -104,6 +104,37 @@ func (s *Store) List(ctx context.Context, tenant names.Tenant, after saga.ID, li
 	return list, err
 }
 
+// Unfinished implements store.Store.
+func (s *Store) Unfinished(ctx context.Context, after names.TransferKey, limit int) ([]names.TransferKey, error) {
+	return texts[names.TransferKey](ctx, s, unfinishedSQL, string(after), max(0, limit))
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	found, err := texts[string](ctx, s, identitySQL)
+	if err == nil && len(found) != 1 {
+		err = errors.New("postgres: the database has no identity")
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// texts reads one column of text.
+func texts[T ~string](ctx context.Context, s *Store, sql string, arguments ...any) ([]T, error) {
+	var list []T
+	err := s.read(ctx, func(ctx context.Context, q querier) error {
+		rows, err := q.Query(ctx, sql, arguments...)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		return err
+	})
+	return list, err
+}
+
 // FinalEvents implements store.Store.
 func (s *Store) FinalEvents(ctx context.Context, tenant names.Tenant, after store.EventPlace, limit int) ([]store.FinalEvent, error) {
 	sql, arguments := eventsSQL, []any{string(after.Tenant), [16]byte(after.ID), max(0, limit)}

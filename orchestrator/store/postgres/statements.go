@@ -115,6 +115,11 @@ const (
 	listTenantSQL = `select ` + columns + ` from sagas where tenant = $4 and (tenant, key) > ($1, $2)
 		order by tenant, key limit $3`
 
+	// unfinishedSQL has the condition of the index sagas_unfinished, word for word.
+	unfinishedSQL = `select key from sagas where coalesce(` + running + `, false) and key > $1 order by key limit $2`
+
+	identitySQL = `select identity from meta where id = 1`
+
 	eventsSQL = `select tenant, id, key, type, created_at from events where (tenant, id) > ($1, $2)
 		order by tenant, id limit $3`
 
@@ -127,6 +132,6 @@ const (
 var statements = map[string]string{
 	"lookup": lookupSQL, "lookupMany": lookupManySQL, "insert": insertSQL, "save": saveSQL, "event": eventSQL,
 	"cancel": cancelSQL, "renew": renewSQL, "release": releaseSQL, "dead": deadSQL, "claim": claimSQL,
-	"asked": askedSQL,
-	"list":  listSQL, "listTenant": listTenantSQL, "events": eventsSQL, "eventsTenant": eventsTenantSQL,
+	"asked": askedSQL, "unfinished": unfinishedSQL, "identity": identitySQL,
+	"list": listSQL, "listTenant": listTenantSQL, "events": eventsSQL, "eventsTenant": eventsTenantSQL,
 }

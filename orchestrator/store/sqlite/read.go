@@ -19,6 +19,9 @@ const (
 
 	listTenantSQL = `select ` + columns + ` from sagas where tenant = ? and (tenant, key) > (?, ?) order by tenant, key limit ?`
 
+	// The condition is word for word that of the index sagas_unfinished.
+	unfinishedSQL = `select key from sagas where state in ('DEBITING', 'CREDITING', 'CANCELLING', 'REFUNDING') and key > ? order by key limit ?`
+
 	eventsSQL = `select tenant, id, key, type, created_at from events where (tenant, id) > (?, ?) order by tenant, id limit ?`
 
 	eventsTenantSQL = `select tenant, id, key, type, created_at from events
@@ -156,4 +159,34 @@ func (s *Store) FinalEvents(ctx context.Context, tenant names.Tenant, after stor
 		return nil, fmt.Errorf("sqlite: events: %w", err)
 	}
 	return list, nil
+}
+
+// Unfinished implements store.Store.
+func (s *Store) Unfinished(ctx context.Context, after names.TransferKey, limit int) ([]names.TransferKey, error) {
+	rows, err := s.reader.QueryContext(ctx, unfinishedSQL, string(after), max(0, limit))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: unfinished: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var keys []names.TransferKey
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			return nil, fmt.Errorf("sqlite: unfinished: %w", err)
+		}
+		keys = append(keys, names.TransferKey(key))
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("sqlite: unfinished: %w", err)
+	}
+	return keys, nil
+}
+
+// Identity implements store.Store.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	var identity string
+	if err := s.reader.QueryRowContext(ctx, `select identity from meta where id = 1`).Scan(&identity); err != nil {
+		return "", fmt.Errorf("sqlite: identity: %w", err)
+	}
+	return identity, nil
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"giro/internal/names"
+	"giro/internal/stepkey"
 	"giro/orchestrator/saga"
 	"giro/orchestrator/store"
 )
@@ -113,5 +114,50 @@ func events(t *testing.T, s store.Store, tenant names.Tenant, size int) []store.
 		}
 		all = append(all, page...)
 		after = page[len(page)-1].EventPlace
+	}
+}
+
+// unfinishedPages: of all tenants, parked ones too, and none that is final.
+func unfinishedPages(t *testing.T, s store.Store) {
+	in := mixed(t, s)
+	in[0].State, in[len(in)-1].State = saga.Completed, saga.Refused
+	in[1].Parked, in[1].ParkReason = true, "broke the contract"
+	save(t, s, in[0], in[1], in[len(in)-1])
+	var want []names.TransferKey
+	for _, one := range in[1 : len(in)-1] {
+		want = append(want, one.ID.Key)
+	}
+	slices.Sort(want)
+	for _, size := range []int{2, 5, 1000} {
+		var got []names.TransferKey
+		for after := names.TransferKey(""); ; {
+			page, err := s.Unfinished(ctx(t), after, size)
+			if err != nil || len(page) > size {
+				t.Fatalf("a page of %d: %v", len(page), err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			got, after = append(got, page...), page[len(page)-1]
+		}
+		// A key of two tenants may stand once, where a page ends between them.
+		same(t, "by pages", slices.Compact(got), slices.Compact(slices.Clone(want)))
+	}
+	if none, err := s.Unfinished(ctx(t), "", 0); err != nil || len(none) != 0 {
+		t.Errorf("limit 0: %v, %v", none, err)
+	}
+}
+
+func identity(t *testing.T, s store.Store) {
+	first, err := s.Identity(ctx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stepkey.Parse(first); err != nil {
+		t.Errorf("%q is no UUID: %v", first, err)
+	}
+	insert(t, s, owner, fresh(tenant, "K"))
+	if again, err := s.Identity(ctx(t)); err != nil || again != first {
+		t.Errorf("%q, then %q, %v", first, again, err)
 	}
 }

@@ -66,6 +66,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"LeaseEndsByItself", leaseEnds},
 		{"RenewTellsTheClock", renewTellsClock},
 		{"ListPages", listPages},
+		{"UnfinishedPages", unfinishedPages},
+		{"Identity", identity},
 		{"FinalEventsPages", finalEventsPages},
 		{"CallerThatHasGone", callerGone},
 	} {

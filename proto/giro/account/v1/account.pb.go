@@ -1505,7 +1505,8 @@ func (x *SetHolderResponse) GetFirstTime() *timestamppb.Timestamp {
 type GetStatementRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Account string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	// The first instant; unset: from the account's start.
+	// The first instant; unset: from the account's start, or, where lines were archived,
+	// from after the last of them. One up to that is FAILED_PRECONDITION, LINES_ARCHIVED.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	// The first instant that is no longer in it; unset: up to now.
 	ToTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`

@@ -1317,7 +1317,8 @@ type TrialBalanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The instant as of which it is, its lines included; unset: now. One of just now
 	// may still get lines of what is under way, in the worst case of a COMMIT that
-	// waits for its standby.
+	// waits for its standby. One before the tenant's last archived line is
+	// FAILED_PRECONDITION, LINES_ARCHIVED.
 	AsOfTime      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of_time,json=asOfTime,proto3" json:"as_of_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

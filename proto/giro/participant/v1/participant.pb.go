@@ -1761,8 +1761,12 @@ type DescribeResponse struct {
 	// Never falls while the store is what it was: everything that was stored has
 	// raised it. A lower one is that of an older copy.
 	HighWaterMark int64 `protobuf:"varint,8,opt,name=high_water_mark,json=highWaterMark,proto3" json:"high_water_mark,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Operations under transfer keys older than this may have been archived: they are
+	// not listed, and what is not in the books is answered EXPIRED. Never falls; unset
+	// where nothing was ever archived.
+	ArchivedBefore *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=archived_before,json=archivedBefore,proto3" json:"archived_before,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DescribeResponse) Reset() {
@@ -1849,6 +1853,13 @@ func (x *DescribeResponse) GetHighWaterMark() int64 {
 		return x.HighWaterMark
 	}
 	return 0
+}
+
+func (x *DescribeResponse) GetArchivedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ArchivedBefore
+	}
+	return nil
 }
 
 var File_giro_participant_v1_participant_proto protoreflect.FileDescriptor
@@ -1960,7 +1971,7 @@ const file_giro_participant_v1_participant_proto_rawDesc = "" +
 	"\abalance\x18\x04 \x01(\x03R\abalance\x12\x14\n" +
 	"\x05lines\x18\x05 \x01(\tR\x05lines\x12\x14\n" +
 	"\x05floor\x18\x06 \x01(\x03R\x05floor\"\x11\n" +
-	"\x0fDescribeRequest\"\xca\x02\n" +
+	"\x0fDescribeRequest\"\x8f\x03\n" +
 	"\x10DescribeResponse\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\x05R\x0fprotocolVersion\x12 \n" +
 	"\vparticipant\x18\x02 \x01(\tR\vparticipant\x12\x1e\n" +
@@ -1972,7 +1983,8 @@ const file_giro_participant_v1_participant_proto_rawDesc = "" +
 	"\x19retention_horizon_seconds\x18\x05 \x01(\x03R\x17retentionHorizonSeconds\x12$\n" +
 	"\x0ebatch_size_max\x18\x06 \x01(\x05R\fbatchSizeMax\x12 \n" +
 	"\vincarnation\x18\a \x01(\tR\vincarnation\x12&\n" +
-	"\x0fhigh_water_mark\x18\b \x01(\x03R\rhighWaterMark*\xb4\x01\n" +
+	"\x0fhigh_water_mark\x18\b \x01(\x03R\rhighWaterMark\x12C\n" +
+	"\x0farchived_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0earchivedBefore*\xb4\x01\n" +
 	"\rOperationKind\x12\x1e\n" +
 	"\x1aOPERATION_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OPERATION_KIND_DEBIT\x10\x01\x12\x19\n" +
@@ -2082,29 +2094,30 @@ var file_giro_participant_v1_participant_proto_depIdxs = []int32{
 	24, // 22: giro.participant.v1.SumsResponse.currencies:type_name -> giro.participant.v1.CurrencySum
 	25, // 23: giro.participant.v1.SumsResponse.clearing:type_name -> giro.participant.v1.ClearingSum
 	26, // 24: giro.participant.v1.SumsResponse.faults:type_name -> giro.participant.v1.AccountFault
-	6,  // 25: giro.participant.v1.ParticipantService.Debit:input_type -> giro.participant.v1.DebitRequest
-	8,  // 26: giro.participant.v1.ParticipantService.Credit:input_type -> giro.participant.v1.CreditRequest
-	10, // 27: giro.participant.v1.ParticipantService.Refund:input_type -> giro.participant.v1.RefundRequest
-	12, // 28: giro.participant.v1.ParticipantService.Cancel:input_type -> giro.participant.v1.CancelRequest
-	14, // 29: giro.participant.v1.ParticipantService.Apply:input_type -> giro.participant.v1.ApplyRequest
-	16, // 30: giro.participant.v1.ParticipantService.GetOperation:input_type -> giro.participant.v1.GetOperationRequest
-	18, // 31: giro.participant.v1.ParticipantService.ListOperations:input_type -> giro.participant.v1.ListOperationsRequest
-	22, // 32: giro.participant.v1.ParticipantService.Sums:input_type -> giro.participant.v1.SumsRequest
-	27, // 33: giro.participant.v1.ParticipantService.Describe:input_type -> giro.participant.v1.DescribeRequest
-	7,  // 34: giro.participant.v1.ParticipantService.Debit:output_type -> giro.participant.v1.DebitResponse
-	9,  // 35: giro.participant.v1.ParticipantService.Credit:output_type -> giro.participant.v1.CreditResponse
-	11, // 36: giro.participant.v1.ParticipantService.Refund:output_type -> giro.participant.v1.RefundResponse
-	13, // 37: giro.participant.v1.ParticipantService.Cancel:output_type -> giro.participant.v1.CancelResponse
-	15, // 38: giro.participant.v1.ParticipantService.Apply:output_type -> giro.participant.v1.ApplyResponse
-	17, // 39: giro.participant.v1.ParticipantService.GetOperation:output_type -> giro.participant.v1.GetOperationResponse
-	19, // 40: giro.participant.v1.ParticipantService.ListOperations:output_type -> giro.participant.v1.ListOperationsResponse
-	23, // 41: giro.participant.v1.ParticipantService.Sums:output_type -> giro.participant.v1.SumsResponse
-	28, // 42: giro.participant.v1.ParticipantService.Describe:output_type -> giro.participant.v1.DescribeResponse
-	34, // [34:43] is the sub-list for method output_type
-	25, // [25:34] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	29, // 25: giro.participant.v1.DescribeResponse.archived_before:type_name -> google.protobuf.Timestamp
+	6,  // 26: giro.participant.v1.ParticipantService.Debit:input_type -> giro.participant.v1.DebitRequest
+	8,  // 27: giro.participant.v1.ParticipantService.Credit:input_type -> giro.participant.v1.CreditRequest
+	10, // 28: giro.participant.v1.ParticipantService.Refund:input_type -> giro.participant.v1.RefundRequest
+	12, // 29: giro.participant.v1.ParticipantService.Cancel:input_type -> giro.participant.v1.CancelRequest
+	14, // 30: giro.participant.v1.ParticipantService.Apply:input_type -> giro.participant.v1.ApplyRequest
+	16, // 31: giro.participant.v1.ParticipantService.GetOperation:input_type -> giro.participant.v1.GetOperationRequest
+	18, // 32: giro.participant.v1.ParticipantService.ListOperations:input_type -> giro.participant.v1.ListOperationsRequest
+	22, // 33: giro.participant.v1.ParticipantService.Sums:input_type -> giro.participant.v1.SumsRequest
+	27, // 34: giro.participant.v1.ParticipantService.Describe:input_type -> giro.participant.v1.DescribeRequest
+	7,  // 35: giro.participant.v1.ParticipantService.Debit:output_type -> giro.participant.v1.DebitResponse
+	9,  // 36: giro.participant.v1.ParticipantService.Credit:output_type -> giro.participant.v1.CreditResponse
+	11, // 37: giro.participant.v1.ParticipantService.Refund:output_type -> giro.participant.v1.RefundResponse
+	13, // 38: giro.participant.v1.ParticipantService.Cancel:output_type -> giro.participant.v1.CancelResponse
+	15, // 39: giro.participant.v1.ParticipantService.Apply:output_type -> giro.participant.v1.ApplyResponse
+	17, // 40: giro.participant.v1.ParticipantService.GetOperation:output_type -> giro.participant.v1.GetOperationResponse
+	19, // 41: giro.participant.v1.ParticipantService.ListOperations:output_type -> giro.participant.v1.ListOperationsResponse
+	23, // 42: giro.participant.v1.ParticipantService.Sums:output_type -> giro.participant.v1.SumsResponse
+	28, // 43: giro.participant.v1.ParticipantService.Describe:output_type -> giro.participant.v1.DescribeResponse
+	35, // [35:44] is the sub-list for method output_type
+	26, // [26:35] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_giro_participant_v1_participant_proto_init() }
