@@ -159,6 +159,13 @@ func Unfinished(reports []Report) time.Time {
 	return oldest
 }
 
+// ReportsMax is the most orchestrators that report to one participant. Each is a
+// database of its own, and a few are many.
+const ReportsMax = 100
+
+// ErrReports is of a report by one orchestrator too many.
+var ErrReports = errors.New("too many orchestrators have reported")
+
 // The reasons why nothing can be archived.
 var (
 	ErrNoHorizon  = errors.New("no retention horizon is set: keys are kept as long as the books")
@@ -180,12 +187,15 @@ func (b Books) Next(now time.Time) (time.Time, error) {
 	return b.ArchivedBefore, nil
 }
 
-// AgeMax is the horizon as an age, for those who ask how long keys are kept; zero:
-// for ever. Where none is set any more, what was archived stays so.
+// AgeMax is the age from which unknown keys are EXPIRED just now, in whole seconds;
+// zero: none is for its age.
 func (b Books) AgeMax(now time.Time) time.Duration {
-	age := b.Horizon
-	if age == 0 && !b.ArchivedBefore.IsZero() {
-		age = now.Sub(b.ArchivedBefore)
+	before := b.ArchivedBefore
+	if b.Horizon > 0 && b.before(now).After(before) {
+		before = b.before(now)
 	}
-	return max(0, age.Truncate(time.Second))
+	if before.IsZero() {
+		return 0
+	}
+	return max(time.Second, now.Sub(before).Truncate(time.Second))
 }

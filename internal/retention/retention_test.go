@@ -104,8 +104,13 @@ func TestAtAParticipant(t *testing.T) {
 			t.Errorf("%s: expired %v", name, got)
 		}
 	}
-	if set.AgeMax(now) != 60*day || unset.AgeMax(now) != 60*day || (Books{}).AgeMax(now) != 0 {
-		t.Errorf("ages %s, %s, %s", set.AgeMax(now), unset.AgeMax(now), (Books{}).AgeMax(now))
+	for age, books := range map[time.Duration]Books{60 * day: set, 50 * day: archived, 90 * day: held, 0: {}} {
+		if got := books.AgeMax(now); got != age {
+			t.Errorf("%+v keeps keys for %s, want %s", books, got, age)
+		}
+	}
+	if got := unset.AgeMax(now); got != 60*day {
+		t.Errorf("where the horizon was unset, what is archived stays so: %s", got)
 	}
 }
 

@@ -147,7 +147,7 @@ func copies(t *testing.T, path string) map[string]int {
 // serving participant, until it gets through. Whatever is gone from the books then
 // stands in the file, is EXPIRED, and nothing is EXPIRED that is still there.
 func TestArchiveKilledHalfway(t *testing.T) {
-	const day, count = 24 * time.Hour, 6000
+	const day, count = 24 * time.Hour, 5000
 	for name, url := range map[string]string{"sqlite": "sqlite:" + dbtest.SQLite(t), "postgres": dbtest.Postgres(t)} {
 		t.Run(name, func(t *testing.T) {
 			p, _, stop := serving(t, url, 0)
@@ -162,31 +162,31 @@ func TestArchiveKilledHalfway(t *testing.T) {
 				command := exec.CommandContext(t.Context(), os.Args[0])
 				command.Env = append(os.Environ(), asGiro+"=archive run --database-url "+url+" --out "+out)
 				command.Stderr = os.Stderr
+				before := sizeOf(out)
 				if err := command.Start(); err != nil {
 					t.Fatal(err)
 				}
 				exited := make(chan error, 1)
 				go func() { exited <- command.Wait() }()
-				// Later and later, so that it gets through in the end.
-				select {
-				case err := <-exited:
-					if err != nil {
-						t.Fatal(err)
-					}
-					ended = true
-				case <-time.After(rand.N(time.Duration(20+10*kills) * time.Millisecond)):
+				if kills < killsMax && inTheMiddle(out, before, exited) {
 					kills++
 					if err := command.Process.Kill(); err != nil {
 						t.Fatal(err)
 					}
 					<-exited
+				} else if err := <-exited; err != nil {
+					t.Fatal(err)
+				} else {
+					ended = true
 				}
 				checkHalfway(t, p, stored, copies(t, out))
 				if sums, err := p.Sums(t.Context(), &participantv1.SumsRequest{}); err != nil || len(sums.GetFaults()) > 0 || sums.GetCurrencies()[0].GetTotal() != "0" {
 					t.Fatalf("halfway: %v, %v", sums, err)
 				}
 			}
-			t.Logf("killed %d times", kills)
+			if kills == 0 {
+				t.Error("it was never killed: it was too quick")
+			}
 			if got := copies(t, out); len(got) != count {
 				t.Errorf("%d operations were copied, want %d", len(got), count)
 			}
@@ -198,6 +198,39 @@ func TestArchiveKilledHalfway(t *testing.T) {
 			}
 		})
 	}
+}
+
+const killsMax = 4
+
+// inTheMiddle waits until a run has copied something, and a moment more; false if it
+// ended before that.
+func inTheMiddle(out string, before int64, exited chan error) bool {
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for sizeOf(out) <= before {
+		select {
+		case err := <-exited:
+			exited <- err
+			return false
+		case <-poll.C:
+		}
+	}
+	select {
+	case err := <-exited:
+		exited <- err
+		return false
+	case <-time.After(rand.N(5 * time.Millisecond)):
+		return true
+	}
+}
+
+// sizeOf is 0 for a file that is not there.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // checkHalfway compares the books with the file, for a share of the keys.

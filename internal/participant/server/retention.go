@@ -2,11 +2,16 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"giro/internal/retention"
 	"giro/internal/rpc"
 	participantv1 "giro/proto/giro/participant/v1"
 )
+
+// ReasonTooManyOrchestrators is of a report by one orchestrator too many.
+const ReasonTooManyOrchestrators = "TOO_MANY_ORCHESTRATORS"
 
 // ReportUnfinished stores what an orchestrator says of the keys that it may still ask
 // for. It has no key of its own: a later report takes the place of an earlier one, and
@@ -19,6 +24,10 @@ func (s *Server) ReportUnfinished(ctx context.Context, r *participantv1.ReportUn
 		}
 	}
 	kept, err := s.engine.Store().Report(ctx, report)
+	if errors.Is(err, retention.ErrReports) {
+		return nil, rpc.FailedPrecondition(ReasonTooManyOrchestrators, fmt.Sprintf("%d orchestrators have reported here already; nothing was done, and nothing is archived "+
+			"that those may need: forget the ones that are gone (giro archive forget), then report again", retention.ReportsMax))
+	}
 	if err != nil {
 		return nil, rpc.Unanswered(ctx, err)
 	}

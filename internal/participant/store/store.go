@@ -89,7 +89,8 @@ type Store interface {
 	Retention(ctx context.Context) (retention.Books, time.Time, error)
 
 	// Report stores an orchestrator's report, in place of its last one, and gives what
-	// the books then hold. ReportedAt is set by the database.
+	// the books then hold. ReportedAt is set by the database. Of more orchestrators than
+	// retention.ReportsMax it takes none: retention.ErrReports.
 	Report(ctx context.Context, report retention.Report) (retention.Books, error)
 
 	// Reports lists the last report of each orchestrator, ordered by name.

@@ -39,6 +39,9 @@ func (s *Store) Report(ctx context.Context, report retention.Report) (retention.
 	if err := ctx.Err(); err != nil {
 		return retention.Books{}, err
 	}
+	if _, there := s.reports[report.Orchestrator]; !there && len(s.reports) >= retention.ReportsMax {
+		return retention.Books{}, retention.ErrReports
+	}
 	report.ReportedAt = s.clock()
 	s.reports[report.Orchestrator] = report
 	s.retention.UnfinishedSince = retention.Unfinished(s.sortedReports())

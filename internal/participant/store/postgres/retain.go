@@ -95,6 +95,9 @@ func setUnfinishedSince(ctx context.Context, c *pgpool.Conn) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, err
 	}
+	if len(reports) > retention.ReportsMax {
+		return time.Time{}, retention.ErrReports
+	}
 	oldest := retention.Unfinished(reports)
 	_, err = c.Exec(ctx, setUnfinished, timeOrNull(oldest))
 	return oldest, err

@@ -83,6 +83,9 @@ func setUnfinished(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
+	if len(reports) > retention.ReportsMax {
+		return retention.ErrReports
+	}
 	_, err = tx.ExecContext(ctx, `update meta set unfinished_since = ? where id = 1`, microsOrNull(retention.Unfinished(reports)))
 	return err
 }

@@ -202,6 +202,17 @@ func testReports(b *books) {
 	}
 	reporting.Wait()
 	held(older.Add(-7 * day))
+	// A caller that makes up names fills nothing.
+	for i := range 2 * retention.ReportsMax {
+		if _, err := b.store.Report(ctx, retention.Report{Orchestrator: fmt.Sprint("made-up-", i), Oldest: older.Add(-30 * day)}); err != nil && !errors.Is(err, retention.ErrReports) {
+			b.t.Fatal(err)
+		}
+	}
+	if list, err := b.store.Reports(ctx); err != nil || len(list) != retention.ReportsMax {
+		b.t.Fatalf("%d reports, %v", len(list), err)
+	}
+	b.report("one", older.Add(-40*day)) // who is known still may
+	held(older.Add(-40 * day))
 }
 
 func testBlocked(b *books) {

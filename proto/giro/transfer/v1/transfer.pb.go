@@ -264,7 +264,9 @@ func (x *Transfer) GetRefundToSuspense() bool {
 
 type CreateTransferRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the client, 1 to 128 of [A-Za-z0-9._~:-], compared byte for byte.
+	// Chosen by the client, 1 to 128 of [A-Za-z0-9._~:-], compared byte for byte. Take a
+	// UUIDv7: where keys are kept for a limited time a new one must be, and one that is
+	// older, or more than five minutes ahead, is FAILED_PRECONDITION, KEY_EXPIRED.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// participant/account.
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
