@@ -37,9 +37,14 @@ const (
 	horizon = 60 * day
 )
 
-// timed is a transfer key of that age.
+// timed is a transfer key of that age: another one with each millisecond.
 func timed(label string, age time.Duration) names.TransferKey {
-	at, sum := stepkey.From(time.Now().Add(-age)), sha256.Sum256([]byte(label))
+	return timedAt(label, time.Now().Add(-age))
+}
+
+// timedAt is the transfer key of that instant.
+func timedAt(label string, instant time.Time) names.TransferKey {
+	at, sum := stepkey.From(instant), sha256.Sum256([]byte(label))
 	k := stepkey.StepKey(sum[:16])
 	copy(k[:6], at[:6])
 	k[6], k[8] = k[6]&0x0f|0x70, k[8]&0x3f|0x80
@@ -256,7 +261,8 @@ func testBlocked(b *books) {
 // oldWork leaves operations of all kinds under keys of the age.
 func (b *books) oldWork(account names.Account, age time.Duration) []book.Operation {
 	b.t.Helper()
-	key := func(label string) names.TransferKey { return timed(label+string(account)+age.String(), age) }
+	instant := time.Now().Add(-age) // the same for all, so that a debit and its refund have one key
+	key := func(label string) names.TransferKey { return timedAt(label+string(account)+age.String(), instant) }
 	work := []book.Operation{
 		on(tenant, book.Deposit, key("deposit"), account, 500),
 		debit(key("paid"), account, 30),
@@ -371,7 +377,7 @@ func testArchiveNeeded(b *books) {
 	b.fund(tenant, "alice", 100)
 	b.fund(tenant, "bob", 0+1)
 	d := debit(timed("d", 90*day), "alice", 40)
-	r := refund(timed("d", 90*day), "alice", 40)
+	r := refund(d.TransferKey, "alice", 40)
 	b.one(d)
 	b.one(on(tenant, book.Withdraw, "empty", "alice", 60))
 	b.one(on(tenant, book.Close, "close", "alice", 0))
