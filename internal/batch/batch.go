@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrFull is returned when too many requests wait. Nothing was started.
@@ -26,7 +27,7 @@ type Config struct {
 	// WeightMax is the most weight of one batch; an item that is heavier by
 	// itself goes alone.
 	WeightMax int
-	// WaitersMax is the most items that wait.
+	// WaitersMax is the most items that wait; those of one DoAll may go beyond it.
 	WaitersMax int
 }
 
@@ -47,13 +48,25 @@ type Queue[T, R any] struct {
 }
 
 type entry[T, R any] struct {
-	ctx    context.Context
-	item   T
-	weight int
-	keys   []uint64
-	done   chan struct{}
-	result R
-	err    error
+	*call
+	item    T
+	weight  int
+	keys    []uint64
+	outcome Outcome[R]
+}
+
+// call is one caller's wait.
+type call struct {
+	ctx context.Context
+	// left counts the items that are not done.
+	left atomic.Int64
+	done chan struct{}
+}
+
+// Outcome is what became of one item.
+type Outcome[R any] struct {
+	Result R
+	Err    error
 }
 
 // New makes a queue. run gets the items of one batch in the order they came and
@@ -82,45 +95,82 @@ func (q *Queue[T, R]) KeepApart(keys func(T) []uint64) {
 // item that was not yet taken is dropped, one that was goes on, and the caller
 // only loses the answer.
 func (q *Queue[T, R]) Do(ctx context.Context, item T) (R, error) {
-	var none R
-	e := &entry[T, R]{ctx: ctx, item: item, weight: q.weigh(item), done: make(chan struct{})}
-	if q.keys != nil {
-		e.keys = q.keys(item)
+	outcomes, err := q.DoAll(ctx, []T{item})
+	if err != nil {
+		var none R
+		return none, err
 	}
-	q.mu.Lock()
-	switch {
-	case q.closed:
-		q.mu.Unlock()
-		return none, ErrClosed
-	case len(q.waiting) >= q.config.WaitersMax,
-		len(q.waiting) >= q.config.WaitersMax/2 && anyIn(e.keys, q.held):
-		// The second half is for those who do not wait for what is held: one key must
-		// not keep all others out.
-		q.mu.Unlock()
-		return none, ErrFull
-	}
-	q.waiting = append(q.waiting, e)
-	q.hire()
-	q.mu.Unlock()
-	select {
-	case <-e.done:
-		return e.result, e.err
-	case <-ctx.Done():
-		q.leave(e)
-		return none, ctx.Err()
-	}
+	return outcomes[0].Result, outcomes[0].Err
 }
 
-// leave drops an item that was not yet taken, so that those who have gone keep
-// nobody out of a queue that is stuck behind a slow batch.
-func (q *Queue[T, R]) leave(e *entry[T, R]) {
+// DoAll waits for the results of several items, which are taken on together or not at
+// all, in order. They may run in several batches: an item whose key is held keeps none
+// of the others waiting. When ctx ends first, it is as with Do.
+func (q *Queue[T, R]) DoAll(ctx context.Context, items []T) ([]Outcome[R], error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	c := &call{ctx: ctx, done: make(chan struct{})}
+	c.left.Store(int64(len(items)))
+	entries := make([]entry[T, R], len(items))
+	for i, item := range items {
+		entries[i] = entry[T, R]{call: c, item: item, weight: q.weigh(item)}
+		if q.keys != nil {
+			entries[i].keys = q.keys(item)
+		}
+	}
+	if err := q.enter(entries); err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		q.leave(c)
+		return nil, ctx.Err()
+	}
+	outcomes := make([]Outcome[R], len(items))
+	for i := range entries {
+		outcomes[i] = entries[i].outcome
+	}
+	return outcomes, nil
+}
+
+func (q *Queue[T, R]) enter(entries []entry[T, R]) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := slices.Index(q.waiting, e); i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-		if len(e.keys) > 0 {
-			q.hire() // somebody may have waited behind it
+	switch {
+	case q.closed:
+		return ErrClosed
+	case len(q.waiting) >= q.config.WaitersMax, len(q.waiting) >= q.config.WaitersMax/2 && q.holdsAny(entries):
+		// The second half is for those who do not wait for what is held: one key must
+		// not keep all others out.
+		return ErrFull
+	}
+	for i := range entries {
+		q.waiting = append(q.waiting, &entries[i])
+	}
+	q.hire()
+	return nil
+}
+
+func (q *Queue[T, R]) holdsAny(entries []entry[T, R]) bool {
+	for i := range entries {
+		if anyIn(entries[i].keys, q.held) {
+			return true
 		}
+	}
+	return false
+}
+
+// leave drops what was not yet taken of a call, so that those who have gone keep
+// nobody out of a queue that is stuck behind a slow batch.
+func (q *Queue[T, R]) leave(c *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	waiting := len(q.waiting)
+	q.waiting = slices.DeleteFunc(q.waiting, func(e *entry[T, R]) bool { return e.call == c })
+	if len(q.waiting) < waiting && q.keys != nil {
+		q.hire() // somebody may have waited behind it
 	}
 }
 
@@ -169,12 +219,12 @@ func (q *Queue[T, R]) work() {
 		}
 		results, err := q.guard(items)
 		for i, e := range taken {
-			if err != nil {
-				e.err = err
-			} else {
-				e.result = results[i]
+			if e.outcome.Err = err; err == nil {
+				e.outcome.Result = results[i]
 			}
-			close(e.done)
+			if e.left.Add(-1) == 0 {
+				close(e.done)
+			}
 		}
 	}
 }

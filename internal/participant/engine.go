@@ -4,6 +4,7 @@
 package participant
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"log/slog"
@@ -29,7 +30,8 @@ type Config struct {
 	// Workers is how many transactions may be under way at once; default
 	// store.WorkersDefault.
 	Workers int
-	// WaitersMax is how many requests may wait; default 10,000.
+	// WaitersMax is how many operations may wait; default 20,000. A request that is
+	// taken on is so whole, and may go beyond it.
 	WaitersMax int
 	// RepeatSecondsMax is how long a batch is worked on, whatever fails, before
 	// its callers are told what is not known; default 10.
@@ -42,7 +44,7 @@ type Config struct {
 type Engine struct {
 	store  store.Store
 	config Config
-	queue  *batch.Queue[[]book.Operation, reply]
+	queue  *batch.Queue[book.Operation, result]
 }
 
 // New makes an engine over a store. The caller closes the engine, then the store.
@@ -54,7 +56,7 @@ func New(s store.Store, config Config) *Engine {
 		config.Workers = store.WorkersDefault
 	}
 	if config.WaitersMax == 0 {
-		config.WaitersMax = 10_000
+		config.WaitersMax = 20_000
 	}
 	if config.RepeatSecondsMax == 0 {
 		config.RepeatSecondsMax = 10
@@ -65,26 +67,18 @@ func New(s store.Store, config Config) *Engine {
 	e := &Engine{store: s, config: config}
 	e.queue = batch.New(
 		batch.Config{Workers: config.Workers, WeightMax: book.BatchSizeMax, WaitersMax: config.WaitersMax},
-		weigh,
+		book.Operation.Weight,
 		e.applyTogether)
 	seed := maphash.MakeSeed()
-	e.queue.KeepApart(func(operations []book.Operation) []uint64 { return rowsOf(seed, operations) })
+	e.queue.KeepApart(func(o book.Operation) []uint64 { return rowsOf(seed, o) })
 	return e
 }
 
-// weigh adds up the operations' shares of a transaction.
-func weigh(operations []book.Operation) int {
-	weight := 0
-	for _, o := range operations {
-		weight += o.Weight()
-	}
-	return weight
-}
-
-// rowsOf names what the operations lock: their accounts, their keys, the keys of
-// debits. So one replica's transactions never wait for each other in the database,
-// and work on one account, however much, holds up no other.
-func rowsOf(seed maphash.Seed, operations []book.Operation) []uint64 {
+// rowsOf names what the operation locks: its accounts, its keys, the key of a debit. So
+// one replica's transactions never wait for each other in the database, and work on one
+// account, however much, holds up no other.
+func rowsOf(seed maphash.Seed, o book.Operation) []uint64 {
+	operations := []book.Operation{o}
 	var rows []uint64
 	for _, id := range book.Accounts(operations, nil) {
 		rows = append(rows, maphash.Comparable(seed, id))
@@ -104,17 +98,31 @@ func (e *Engine) Limits() book.Limits { return e.config.Limits }
 // Store is for reading; every change goes through Apply.
 func (e *Engine) Store() store.Store { return e.store }
 
-// Apply decides the operations (at most book.BatchSizeMax) in order and answers
-// each on its own. They are one transaction, unless the store fails over it: then
-// each is tried by itself, and what got no answer is book.Unknown. An error means
-// that nothing is known of any, except ErrOverloaded and ErrClosed: nothing was
-// started. A caller that goes away loses the answer and nothing else.
+// Apply decides the operations (at most book.BatchSizeMax) and answers each on its own;
+// those that share an account or a key are decided in order. They go together with
+// whatever else waits, in as few transactions as can be: one whose account is being
+// changed just then keeps the others from waiting with it. Where the store fails over
+// several, each is tried by itself, and what got no answer is book.Unknown. An error
+// means that nothing is known of any, except ErrOverloaded and ErrClosed: nothing was
+// started. A caller that goes away loses the answers and nothing else.
 func (e *Engine) Apply(ctx context.Context, operations []book.Operation) ([]book.Answer, error) {
-	r, err := e.queue.Do(ctx, operations)
+	outcomes, err := e.queue.DoAll(ctx, operations)
 	if err != nil {
 		return nil, err
 	}
-	return r.answers, r.err
+	answers := make([]book.Answer, len(operations))
+	unanswered, first := 0, error(nil)
+	for i, o := range outcomes {
+		answers[i] = o.Result.answer
+		if failed := cmp.Or(o.Err, o.Result.err); failed != nil {
+			unanswered, first = unanswered+1, cmp.Or(first, failed)
+			answers[i] = book.Answer{Stored: book.Stored{Operation: operations[i], Outcome: book.Unknown}}
+		}
+	}
+	if unanswered > 0 && unanswered == len(operations) {
+		return nil, first
+	}
+	return answers, nil
 }
 
 // Close waits until what was taken has been answered.

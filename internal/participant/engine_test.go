@@ -127,12 +127,12 @@ func (g gate) pass(call int32) {
 	}
 }
 
-// awaitDepth returns when n requests wait.
+// awaitDepth returns when n operations wait.
 func awaitDepth(t *testing.T, e *Engine, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); e.queue.Depth() != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d requests wait, not %d", e.queue.Depth(), n)
+			t.Fatalf("%d operations wait, not %d", e.queue.Depth(), n)
 		}
 	}
 }
@@ -245,4 +245,77 @@ func TestManyTogether(t *testing.T) {
 		t.Fatalf("%d transactions for %d requests", calls, callers+1)
 	}
 	wantBalance(t, f, 1000-10-callers/3*10)
+}
+
+// Of a request with many operations, one whose account is being changed just then waits,
+// and the others do not wait with it: they are committed while it waits.
+func TestOneHeldAccountDoesNotHoldBackTheRequest(t *testing.T) {
+	g := newGate()
+	f := &faulty{Store: funded(t)}
+	f.apply = func(next store.Store, ctx context.Context, o []book.Operation, l book.Limits) ([]book.Answer, error) {
+		if o[0].TransferKey == "first" {
+			close(g.entered)
+			<-g.leave
+		}
+		return next.Apply(ctx, o, l)
+	}
+	e := engine(t, f, Config{Workers: 2})
+	first := applyAll(e, []string{"first"})
+	<-g.entered // alice is held
+	var operations []book.Operation
+	for i, account := range []names.Account{"bob", "alice", "carol", "alice", "dave"} {
+		o := debit(fmt.Sprint("t", i))
+		o.Account = account
+		if account != "alice" { // which is open
+			o.Kind, o.Step, o.Amount, o.Counterparty = book.Open, "open", 0, ""
+			o.Key = stepkey.Derive(stepkey.V1, "acme", o.TransferKey, "open")
+		}
+		operations = append(operations, o)
+	}
+	type reply struct {
+		answers []book.Answer
+		err     error
+	}
+	done := make(chan reply, 1)
+	go func() {
+		answers, err := e.Apply(context.Background(), operations)
+		done <- reply{answers, err}
+	}()
+	for _, account := range []names.Account{"bob", "carol", "dave"} {
+		deadline := time.Now().Add(30 * time.Second)
+		for {
+			_, err := f.Account(t.Context(), book.AccountID{Tenant: "acme", Account: account})
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, store.ErrNotFound) || time.Now().After(deadline) {
+				t.Fatalf("%s is not there while alice is held: %v", account, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	wantBalance(t, f, 1000)
+	select {
+	case r := <-done:
+		t.Fatalf("answered before it was done: %+v, %v", r.answers, r.err)
+	default:
+	}
+	close(g.leave)
+	if err := <-first[0]; err != nil {
+		t.Fatal(err)
+	}
+	r := <-done
+	if r.err != nil || len(r.answers) != len(operations) {
+		t.Fatalf("%+v, %v", r.answers, r.err)
+	}
+	for i, a := range r.answers {
+		if a.Outcome != book.Applied || a.Operation != operations[i] {
+			t.Errorf("operation %d: %+v", i, a)
+		}
+	}
+	// Those that share an account are decided in the order in which they were asked.
+	if r.answers[1].BalanceAfter != 980 || r.answers[3].BalanceAfter != 970 {
+		t.Errorf("alice: %d and then %d", r.answers[1].BalanceAfter, r.answers[3].BalanceAfter)
+	}
+	wantBalance(t, f, 970)
 }

@@ -13,48 +13,19 @@ import (
 	"giro/internal/participant/store"
 )
 
-// reply is one request's share of a batch.
-type reply struct {
-	answers []book.Answer
-	err     error
-}
-
 // result is what became of one operation: its answer, or why there is none.
 type result struct {
 	answer book.Answer
 	err    error
 }
 
-// applyTogether runs several requests as one transaction, for at most
-// RepeatSecondsMax. It runs on the engine's own context: a commit is never
+// applyTogether runs the operations of several requests as one transaction, for at
+// most RepeatSecondsMax. It runs on the engine's own context: a commit is never
 // cancelled by a caller's deadline.
-func (e *Engine) applyTogether(requests [][]book.Operation) ([]reply, error) {
+func (e *Engine) applyTogether(operations []book.Operation) ([]result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.repeatMax())
 	defer cancel()
-	results := e.settle(ctx, slices.Concat(requests...))
-	replies := make([]reply, len(requests))
-	for i, operations := range requests {
-		replies[i] = replyTo(operations, results[:len(operations)])
-		results = results[len(operations):]
-	}
-	return replies, nil
-}
-
-// replyTo is an error only where none of a request's operations was answered.
-func replyTo(operations []book.Operation, results []result) reply {
-	answers := make([]book.Answer, len(operations))
-	unanswered := 0
-	for i, one := range results {
-		answers[i] = one.answer
-		if one.err != nil {
-			unanswered++
-			answers[i] = book.Answer{Stored: book.Stored{Operation: operations[i], Outcome: book.Unknown}}
-		}
-	}
-	if unanswered > 0 && unanswered == len(operations) {
-		return reply{err: results[0].err}
-	}
-	return reply{answers: answers}
+	return e.settle(ctx, operations), nil
 }
 
 // settle gets an answer to as many of the operations as it can. They run together

@@ -36,6 +36,10 @@ type ServerConfig struct {
 	StopSecondsMax int
 }
 
+// streamWorkers are the goroutines that calls run on while there are as many or fewer
+// at once: their stacks have grown already. More calls get goroutines of their own.
+const streamWorkers = 512
+
 // headersBytesMax bounds a call's metadata.
 const headersBytesMax = 64 << 10
 
@@ -71,6 +75,7 @@ func NewServer(config ServerConfig) *Server {
 		grpc.MaxRecvMsgSize(config.ReceiveBytesMax),
 		grpc.MaxHeaderListSize(headersBytesMax),
 		grpc.MaxConcurrentStreams(uint32(config.StreamsMax)),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.ChainUnaryInterceptor(e.logUnary, e.recoverUnary, e.principalUnary, e.deadlineUnary, e.validateUnary, e.sanitiseUnary),

@@ -3,6 +3,8 @@ package cli
 import (
 	"log/slog"
 	"maps"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"giro/cmd/giro/serve"
@@ -29,7 +31,15 @@ type server struct {
 	LogLevel    slog.Level    `help:"The least level that is logged: debug, info, warn or error." default:"info"`
 }
 
+// gcPercent has the collector run when the heap has grown fivefold. What a service
+// keeps is small beside what its calls leave behind, and at Go's own 100 it spends a
+// fifth of its processor time collecting.
+const gcPercent = 400
+
 func (s server) settings(c *call, listen string) serve.Settings {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	return serve.Settings{
 		DatabaseURL: s.DatabaseURL,
 		Listen:      listen,

@@ -1,6 +1,7 @@
 package book
 
 import (
+	"slices"
 	"time"
 
 	"giro/internal/money"
@@ -47,15 +48,38 @@ type Changes struct {
 // Empty says that there is nothing to save.
 func (c Changes) Empty() bool { return len(c.Operations) == 0 }
 
+// distinct lists each once, in the order in which they came.
+type distinct[T comparable] []T
+
+// seen remembers them where they are many; few are looked through, which costs less.
+func (distinct[T]) seen(count int) map[T]bool {
+	if count <= 8 {
+		return nil
+	}
+	return make(map[T]bool, count)
+}
+
+func (d *distinct[T]) add(one T, seen map[T]bool) {
+	if seen == nil {
+		if !slices.Contains(*d, one) {
+			*d = append(*d, one)
+		}
+		return
+	}
+	if !seen[one] {
+		seen[one] = true
+		*d = append(*d, one)
+	}
+}
+
 // Keys lists what a store must look up for the operations, each once: their own
 // keys and the keys of the debits that refunds name.
 func Keys(operations []Operation) []ID {
-	seen := make(map[ID]bool, len(operations))
-	var ids []ID
+	ids := make(distinct[ID], 0, len(operations))
+	seen := ids.seen(len(operations))
 	add := func(id ID) {
-		if id.Tenant.Valid() && !id.Key.IsZero() && !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
+		if id.Tenant.Valid() && !id.Key.IsZero() {
+			ids.add(id, seen)
 		}
 	}
 	for _, o := range operations {
@@ -72,12 +96,11 @@ func Keys(operations []Operation) []ID {
 
 // Debits lists what the operations undo: a store must look up whether that was done.
 func Debits(operations []Operation) []ID {
-	seen := map[ID]bool{}
-	var ids []ID
+	var ids distinct[ID]
+	seen := ids.seen(len(operations))
 	for _, o := range operations {
-		if id := o.DebitID(); o.Kind.Once() && id.Tenant.Valid() && !o.DebitKey.IsZero() && !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
+		if id := o.DebitID(); o.Kind.Once() && id.Tenant.Valid() && !o.DebitKey.IsZero() {
+			ids.add(id, seen)
 		}
 	}
 	return ids
@@ -87,12 +110,11 @@ func Debits(operations []Operation) []ID {
 // left out, as far as it is given what is stored already; a store that locks before
 // it looks gives nil, and locks those too.
 func Accounts(operations []Operation, stored map[ID]Stored) []AccountID {
-	seen := map[AccountID]bool{}
-	var ids []AccountID
+	ids := make(distinct[AccountID], 0, len(operations))
+	seen := ids.seen(len(operations))
 	add := func(id AccountID) {
-		if id.Tenant.Valid() && id.Account.Valid() && !seen[id] {
-			seen[id] = true
-			ids = append(ids, id)
+		if id.Tenant.Valid() && id.Account.Valid() {
+			ids.add(id, seen)
 		}
 	}
 	for _, o := range operations {

@@ -60,10 +60,12 @@ type ParticipantServiceClient interface {
 	// seen; otherwise it changes nothing. It answers with the outcome of that key
 	// as it now stands.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
-	// Apply carries a batch, decided in request order, and answers each item on its
-	// own, in the same order. It is one transaction if it can be. An item of which
-	// nothing is known is answered with OUTCOME_UNSPECIFIED; the items after it are
-	// decided as if it had not been there.
+	// Apply carries a batch and answers each item on its own, in the same order. Items
+	// that share an account or a key are decided in request order. They are one
+	// transaction if they can be: one whose account is being changed just then goes in
+	// another, so that the others need not wait with it. An item of which nothing is
+	// known is answered with OUTCOME_UNSPECIFIED; the items after it are decided as if
+	// it had not been there.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// GetOperation answers with the stored outcome of a key, or NOT_FOUND.
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
@@ -191,10 +193,12 @@ type ParticipantServiceServer interface {
 	// seen; otherwise it changes nothing. It answers with the outcome of that key
 	// as it now stands.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
-	// Apply carries a batch, decided in request order, and answers each item on its
-	// own, in the same order. It is one transaction if it can be. An item of which
-	// nothing is known is answered with OUTCOME_UNSPECIFIED; the items after it are
-	// decided as if it had not been there.
+	// Apply carries a batch and answers each item on its own, in the same order. Items
+	// that share an account or a key are decided in request order. They are one
+	// transaction if they can be: one whose account is being changed just then goes in
+	// another, so that the others need not wait with it. An item of which nothing is
+	// known is answered with OUTCOME_UNSPECIFIED; the items after it are decided as if
+	// it had not been there.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// GetOperation answers with the stored outcome of a key, or NOT_FOUND.
 	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
