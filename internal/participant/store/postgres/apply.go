@@ -63,17 +63,12 @@ func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book
 	}
 	batch := &pgx.Batch{}
 	batch.Queue("begin isolation level read committed")
-	if ids := book.Accounts(operations, nil); len(ids) > 0 {
-		tenants := column(ids, func(id book.AccountID) string { return string(id.Tenant) })
-		accounts := column(ids, func(id book.AccountID) string { return string(id.Account) })
-		load(batch, lockAccounts, tenants, accounts, scanAccount, func(a book.Account) { v.Accounts[a.AccountID] = a })
-	}
-	if tenants, keys := idColumns(book.Keys(operations)); len(keys) > 0 {
-		load(batch, loadOperations, tenants, keys, scanOperation, func(o book.Stored) { v.Operations[o.ID()] = o })
-	}
-	if tenants, keys := idColumns(book.Debits(operations)); len(keys) > 0 {
-		load(batch, loadRefunds, tenants, keys, scanOperation, func(o book.Stored) { v.Refunds[o.DebitID()] = o })
-	}
+	tenants, accounts := accountIDs(book.Accounts(operations, nil))
+	load(batch, lockAccounts, tenants, accounts, scanAccount, func(a book.Account) { v.Accounts[a.AccountID] = a })
+	tenants, keys := operationIDs(book.Keys(operations))
+	load(batch, loadOperations, tenants, keys, scanOperation, func(o book.Stored) { v.Operations[o.ID()] = o })
+	tenants, keys = operationIDs(book.Debits(operations))
+	load(batch, loadRefunds, tenants, keys, scanOperation, func(o book.Stored) { v.Refunds[o.DebitID()] = o })
 	batch.Queue(loadNow).QueryRow(func(row pgx.Row) (err error) {
 		v.Now, v.Retention, err = scanRetention(row)
 		return err
@@ -81,10 +76,13 @@ func begin(ctx context.Context, c *pgx.Conn, operations []book.Operation) (*book
 	return v, c.SendBatch(ctx, batch).Close()
 }
 
-// load queues a statement whose two arguments are arrays, and what is done with its
-// rows.
-func load[K, R any](batch *pgx.Batch, statement string, tenants []string, keys []K, scan pgx.RowToFunc[R], put func(R)) {
-	batch.Queue(statement, tenants, keys).Query(func(rows pgx.Rows) error {
+// load queues what finds rows by their IDs, and what is done with each.
+func load[K, R any](batch *pgx.Batch, l loading, tenants []string, keys []K, scan pgx.RowToFunc[R], put func(R)) {
+	if len(keys) == 0 {
+		return
+	}
+	statement, arguments := by(l, tenants, keys)
+	batch.Queue(statement, arguments...).Query(func(rows pgx.Rows) error {
 		loaded, err := pgx.CollectRows(rows, scan)
 		for _, one := range loaded {
 			put(one)
@@ -93,26 +91,29 @@ func load[K, R any](batch *pgx.Batch, statement string, tenants []string, keys [
 	})
 }
 
+// by gives the statement that finds rows by their IDs, of which there is one at least.
+func by[K any](l loading, tenants []string, keys []K) (statement string, arguments []any) {
+	if len(keys) == 1 {
+		return l.one, []any{tenants[0], keys[0]}
+	}
+	return l.many, []any{tenants, keys}
+}
+
 // saving gives the statements that write the changes. The server runs them in
 // order, and what follows one that failed is not run, COMMIT among it.
 func saving(changes book.Changes) *pgx.Batch {
 	sortChanges(changes)
 	batch := &pgx.Batch{}
-	queue := func(statement string, rows int, columns []any) {
-		if rows > 0 {
-			batch.Queue(statement, columns...)
-		}
-	}
-	queue(openAccounts, len(changes.Opened), accountValues(changes.Opened))
+	openAccounts.queue(batch, changes.Opened)
 	if slices.ContainsFunc(changes.Operations, func(o book.Stored) bool { return o.Details != "" }) {
-		queue(addDetailed, len(changes.Operations), detailedValues(changes.Operations))
+		addDetailed.queue(batch, changes.Operations)
 	} else {
-		queue(addOperations, len(changes.Operations), operationValues(changes.Operations))
+		addOperations.queue(batch, changes.Operations)
 	}
-	queue(addEvents, len(changes.Events), eventColumns(changes.Events))
-	queue(changeAccounts, len(changes.Changed), changeColumns(changes.Changed))
-	queue(amendAccounts, len(changes.Amended), accountValues(changes.Amended))
-	queue(raiseMark, 1, []any{rand.IntN(markSlots)})
+	addEvents.queue(batch, changes.Events)
+	changeAccounts.queue(batch, changes.Changed)
+	amendAccounts.queue(batch, changes.Amended)
+	batch.Queue(raiseMark, rand.IntN(markSlots))
 	return batch
 }
 

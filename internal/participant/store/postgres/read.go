@@ -232,7 +232,7 @@ func (s *Store) TrialBalance(ctx context.Context, tenant names.Tenant, asOf time
 			if err != nil {
 				return err
 			}
-			balances = append(balances, column(some, func(b tenantBalance) store.Balance { return b.Balance })...)
+			balances = append(balances, array(some, func(b tenantBalance) store.Balance { return b.Balance })...)
 		}
 		return nil
 	})

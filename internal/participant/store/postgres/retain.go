@@ -223,13 +223,14 @@ func settle(ctx context.Context, c *pgpool.Conn, old []book.Stored) (forward, ta
 	return forward, taken, nil
 }
 
-func byID(ctx context.Context, c *pgpool.Conn, statement string, ids []book.ID, id func(book.Stored) book.ID) (map[book.ID]book.Stored, error) {
+func byID(ctx context.Context, c *pgpool.Conn, l loading, ids []book.ID, id func(book.Stored) book.ID) (map[book.ID]book.Stored, error) {
 	found := map[book.ID]book.Stored{}
 	if len(ids) == 0 {
 		return found, nil
 	}
-	tenants, keys := idColumns(ids)
-	rows, err := collect(ctx, c, scanOperation, statement, tenants, keys)
+	tenants, keys := operationIDs(ids)
+	statement, arguments := by(l, tenants, keys)
+	rows, err := collect(ctx, c, scanOperation, statement, arguments...)
 	for _, o := range rows {
 		found[id(o)] = o
 	}
@@ -239,7 +240,7 @@ func byID(ctx context.Context, c *pgpool.Conn, statement string, ids []book.ID, 
 // takeOff deletes operations with their events, and writes the lines that stand for
 // them.
 func takeOff(ctx context.Context, c *pgpool.Conn, forward, taken []book.Stored) error {
-	tenants, keys := idColumns(column(taken, book.Stored.ID))
+	tenants, keys := operationIDs(array(taken, book.Stored.ID))
 	tag, err := c.Exec(ctx, deleteOperations, tenants, keys)
 	if err != nil {
 		return err
@@ -249,11 +250,11 @@ func takeOff(ctx context.Context, c *pgpool.Conn, forward, taken []book.Stored) 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(deleteEvents,
-		column(taken, func(o book.Stored) time.Time { return o.FirstTime }),
+		array(taken, func(o book.Stored) time.Time { return o.FirstTime }),
 		tenants,
-		column(taken, func(o book.Stored) pgtype.UUID { return uuid(stepkey.Event(o.Tenant, o.Key)) }))
+		array(taken, func(o book.Stored) pgtype.UUID { return uuid(stepkey.Event(o.Tenant, o.Key)) }))
 	if len(forward) > 0 {
-		batch.Queue(bringForward, detailedValues(forward)...)
+		batch.Queue(bringForward, addDetailed.ofMany(forward)...)
 	}
 	batch.Queue(raiseMark, rand.IntN(markSlots))
 	return c.SendBatch(ctx, batch).Close()

@@ -47,7 +47,9 @@ func (s *Store) Span(ctx context.Context, id book.AccountID, from, to time.Time)
 
 func spanOf(ctx context.Context, tx *pgpool.Conn, id book.AccountID, from, to time.Time) (store.Span, error) {
 	var span store.Span
-	accounts, err := collect(ctx, tx, scanAccount, waitForLines, string(id.Tenant), string(id.Account))
+	// What begins once the account is locked has a later time. Readers that share a
+	// lock would go past a writer that waits, and keep it waiting.
+	accounts, err := collect(ctx, tx, scanAccount, lockAccount, string(id.Tenant), string(id.Account))
 	if err != nil {
 		return span, err
 	}

@@ -1,90 +1,68 @@
 package postgres
 
-const operationColumns = `tenant, key, transfer_key, step, kind, account, amount, currency, counterparty, debit_key,
-	outcome, reason, amount_moved, balance_after, debit_outcome, first_refund_key, first_refund_moved, to_suspense, first_time,
-	booked, against, delta, seq`
-
-// detailedColumns are operationColumns with what only local operations have.
-const detailedColumns = operationColumns + `, details`
-
-const accountColumns = `tenant, account, currency, balance, floor, state, seq, created_at, updated_at,
-	debit_max, day_max, day_zone, spent_on, spent, state_reason, holder, class, day_from`
+// What rows are read as: the columns in the order of scanOperation and of scanAccount.
+var (
+	operationColumns = detailedTable.names()
+	accountColumns   = accountTable.names()
+)
 
 // markSlots is how many counters the migration makes.
 const markSlots = 64
 
-// The hot statements. Each takes whole columns as arrays, so that a batch of any
-// size is one statement with one plan; the tests read the plans. Each number of
-// kind and outcome is the book's: 3 is Refund, 13 Release, 1 is Applied.
-const (
+// What a batch writes. An account or a key that somebody else is inserting is waited
+// for. One that is there means that a race was lost.
+var (
+	openAccounts  = inserting("accounts", accountTable)
+	addOperations = inserting("operations", operationTable)
+	// addDetailed is addOperations for a batch that holds local operations.
+	addDetailed    = inserting("operations", detailedTable)
+	addEvents      = inserting("events", eventTable)
+	changeAccounts = updating("accounts", changedTable, accountKey)
+	amendAccounts  = updating("accounts", amendedTable, accountKey)
+)
+
+// A loading finds rows by tenant and a key: one statement for any number of them, as
+// two arrays, or a simpler one for one row.
+type loading struct{ one, many string }
+
+// What a batch reads. Each number of kind and outcome is the book's: 3 is Refund, 13
+// Release, 16 Reverse, 1 is Applied.
+var (
+	loadOperations = loading{
+		one: lookupOperation,
+		many: `select ` + detailedTable.of("o") + ` from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
+			join operations o on o.tenant = asked.tenant and o.key = asked.key`,
+	}
+	loadRefunds = loading{
+		one: `select ` + operationColumns + ` from operations
+			where tenant = $1::text and debit_key = $2::uuid and kind in (3, 13, 16) and outcome = 1`,
+		many: `select ` + detailedTable.of("o") + ` from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
+			join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind in (3, 13, 16) and o.outcome = 1`,
+	}
+	// The rows are locked after they are sorted: in the one global order. NO KEY,
+	// since no key of an account ever changes.
+	lockAccounts = loading{
+		one: lockAccount,
+		many: `select ` + accountTable.of("a") + ` from unnest($1::text[], $2::text[]) as asked (tenant, account)
+			join accounts a on a.tenant = asked.tenant and a.account = asked.account
+			order by a.tenant, a.account for no key update of a`,
+	}
+)
+
+// The hot statements. Each has one plan, whatever the size of its batch; the tests read
+// the plans.
+var (
 	// loadNow reads the clock, and with it what is held about forgetting.
 	loadNow = `select clock_timestamp(), retention_seconds, archived_before, unfinished_since from meta where id = 1`
 
-	loadOperations = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
-			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
-		from unnest($1::text[], $2::uuid[]) as asked (tenant, key)
-		join operations o on o.tenant = asked.tenant and o.key = asked.key`
-
-	loadRefunds = `select o.tenant, o.key, o.transfer_key, o.step, o.kind, o.account, o.amount, o.currency, o.counterparty,
-			o.debit_key, o.outcome, o.reason, o.amount_moved, o.balance_after, o.debit_outcome, o.first_refund_key,
-			o.first_refund_moved, o.to_suspense, o.first_time, o.booked, o.against, o.delta, o.seq, o.details
-		from unnest($1::text[], $2::uuid[]) as asked (tenant, debit_key)
-		join operations o on o.tenant = asked.tenant and o.debit_key = asked.debit_key and o.kind in (3, 13, 16) and o.outcome = 1`
-
-	// The rows are locked after they are sorted: in the one global order. NO KEY,
-	// since no key of an account ever changes.
-	lockAccounts = `select a.tenant, a.account, a.currency, a.balance, a.floor, a.state, a.seq, a.created_at, a.updated_at,
-			a.debit_max, a.day_max, a.day_zone, a.spent_on, a.spent, a.state_reason, a.holder, a.class, a.day_from
-		from unnest($1::text[], $2::text[]) as asked (tenant, account)
-		join accounts a on a.tenant = asked.tenant and a.account = asked.account
-		order by a.tenant, a.account for no key update of a`
-
-	// An account or a key that somebody else is inserting is waited for. One that is
-	// there means that a race was lost.
-	openAccounts = `insert into accounts (` + accountColumns + `)
-		select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
-			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[], $17::smallint[], $18::bigint[])`
-
-	addOperations = `insert into operations (` + operationColumns + `)
-		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
-			$8::text[], $9::text[], $10::uuid[], $11::smallint[], $12::smallint[], $13::bigint[], $14::bigint[],
-			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::text[], $21::text[],
-			$22::bigint[], $23::bigint[])`
-
-	// addDetailed is addOperations for a batch that holds local operations.
-	addDetailed = `insert into operations (` + detailedColumns + `)
-		select * from unnest($1::text[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::bigint[],
-			$8::text[], $9::text[], $10::uuid[], $11::smallint[], $12::smallint[], $13::bigint[], $14::bigint[],
-			$15::smallint[], $16::uuid[], $17::bigint[], $18::boolean[], $19::timestamptz[], $20::text[], $21::text[],
-			$22::bigint[], $23::bigint[], $24::text[])`
-
-	addEvents = `insert into events (created_at, tenant, id, type, key)
-		select * from unnest($1::timestamptz[], $2::text[], $3::uuid[], $4::text[], $5::uuid[])`
-
-	changeAccounts = `update accounts a set balance = changed.balance, seq = changed.seq, updated_at = changed.updated_at
-		from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[])
-			as changed (tenant, account, balance, seq, updated_at)
-		where a.tenant = changed.tenant and a.account = changed.account`
-
-	amendAccounts = `update accounts a set balance = changed.balance, floor = changed.floor, state = changed.state,
-			seq = changed.seq, updated_at = changed.updated_at, debit_max = changed.debit_max, day_max = changed.day_max,
-			day_zone = changed.day_zone, spent_on = changed.spent_on, spent = changed.spent,
-			state_reason = changed.state_reason, holder = changed.holder, day_from = changed.day_from
-		from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
-			$8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[],
-			$15::text[], $16::text[], $17::smallint[], $18::bigint[]) as changed (` + accountColumns + `)
-		where a.tenant = changed.tenant and a.account = changed.account`
-
 	raiseMark = `update marks set batches = batches + 1 where slot = $1::smallint`
 
-	lookupOperation = `select ` + detailedColumns + ` from operations where tenant = $1::text and key = $2::uuid`
+	lookupOperation = `select ` + operationColumns + ` from operations where tenant = $1::text and key = $2::uuid`
 
-	listOperations = `select ` + detailedColumns + ` from operations
+	listOperations = `select ` + operationColumns + ` from operations
 		where (tenant, key) > ($1::text, $2::uuid) order by tenant, key limit $3::bigint`
 
-	listOperationsOf = `select ` + detailedColumns + ` from operations
+	listOperationsOf = `select ` + operationColumns + ` from operations
 		where tenant = $1::text and key > $2::uuid order by key limit $3::bigint`
 
 	loadAccount = `select ` + accountColumns + ` from accounts where tenant = $1::text and account = $2::text`
@@ -92,21 +70,19 @@ const (
 	listAccounts = `select ` + accountColumns + ` from accounts
 		where tenant = $1::text and account > $2::text order by account limit $3::bigint`
 
-	// waitForLines waits for whoever is changing the account: what then begins has a
-	// later time. It locks as writers do, since readers that share a lock go past a
-	// writer that waits, and would keep it waiting.
-	waitForLines = `select ` + accountColumns + ` from accounts
+	// lockAccount waits for whoever is changing the account.
+	lockAccount = `select ` + accountColumns + ` from accounts
 		where tenant = $1::text and account = $2::text for no key update`
 
 	lastBefore = `select first_time, seq, balance_after from operations
 		where tenant = $1::text and booked = $2::text and seq > 0 and first_time < $3::timestamptz
 		order by first_time desc, seq desc limit 1`
 
-	linesAfter = `select ` + detailedColumns + ` from operations
+	linesAfter = `select ` + operationColumns + ` from operations
 		where tenant = $1::text and booked = $2::text and seq > 0 and (first_time, seq) > ($3::timestamptz, $4::bigint)
 		order by first_time, seq limit $5::bigint`
 
-	listSuspended = `select ` + detailedColumns + `, coalesce((select r.booked from operations r
+	listSuspended = `select ` + operationColumns + `, coalesce((select r.booked from operations r
 				where r.tenant = o.tenant and r.debit_key = o.key and r.kind in (3, 13, 16) and r.outcome = 1), '')
 		from operations o where tenant = $1::text and key > $2::uuid and to_suspense and kind = 3 and outcome = 1
 		order by key limit $3::bigint`
@@ -137,7 +113,7 @@ const (
 	deleteEvents = `delete from events e using unnest($1::timestamptz[], $2::text[], $3::uuid[]) as gone (created_at, tenant, id)
 		where e.created_at = gone.created_at and e.tenant = gone.tenant and e.id = gone.id`
 
-	bringForward = addDetailed + `
+	bringForward = addDetailed.many + `
 		on conflict (tenant, key) do update set amount = excluded.amount, amount_moved = excluded.amount_moved,
 			balance_after = excluded.balance_after, first_time = excluded.first_time, delta = excluded.delta, seq = excluded.seq`
 
@@ -146,9 +122,12 @@ const (
 )
 
 // hotStatements run on the pool whose sessions keep to indexes.
-var hotStatements = []string{loadNow, loadOperations, loadRefunds, lockAccounts, openAccounts, addOperations, addDetailed,
-	addEvents, changeAccounts, amendAccounts, raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts,
-	waitForLines, lastBefore, linesAfter, listSuspended, identity, claim,
+var hotStatements = []string{loadNow,
+	loadOperations.one, loadOperations.many, loadRefunds.one, loadRefunds.many, lockAccounts.one, lockAccounts.many,
+	openAccounts.one, openAccounts.many, addOperations.one, addOperations.many, addDetailed.one, addDetailed.many,
+	addEvents.one, addEvents.many, changeAccounts.one, changeAccounts.many, amendAccounts.one, amendAccounts.many,
+	raiseMark, lookupOperation, listOperations, listOperationsOf, loadAccount, listAccounts,
+	lastBefore, linesAfter, listSuspended, identity, claim,
 	keepFor, lockMeta, report, forgetReport, listReports, setUnfinished, commitHorizon, deleteOperations, deleteEvents, bringForward}
 
 // The reports read whole tables, with whatever plan is best. $1 is the tenant, or
