@@ -118,17 +118,26 @@ func (e edge) validate(ctx context.Context, req, service any) error {
 	if err := undecodable(message); err != nil {
 		return err
 	}
-	violations, err := Violations(message)
+	judge, _ := service.(Judge)
+	malformed, err := Malformed(message, judge)
 	if err != nil {
 		return e.sanitise(ctx, string(message.ProtoReflect().Descriptor().FullName()), err)
 	}
-	if len(violations) == 0 {
-		return nil
+	return malformed
+}
+
+// Malformed gives the INVALID_ARGUMENT error for a message that breaks its rules, with
+// what the judge (nil: nobody) has to add, or nil. It is for what a call judges itself:
+// the items of a batch. The second error is not nil only where the rules are broken.
+func Malformed(message proto.Message, judge Judge) (malformed, broken error) {
+	violations, err := Violations(message)
+	if err != nil || len(violations) == 0 {
+		return nil, err
 	}
-	if judge, ok := service.(Judge); ok {
+	if judge != nil {
 		violations = append(violations, judge.FurtherViolations(message)...)
 	}
-	return InvalidArgument(violations)
+	return InvalidArgument(violations), nil
 }
 
 func (e edge) sanitiseUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

@@ -135,6 +135,7 @@ func planOf(d protoreflect.MessageDescriptor) *plan {
 			rules = nil // validation itself reports it
 		}
 		switch {
+		case rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS: // the call judges each
 		case f.IsMap() && f.MapValue().Kind() == protoreflect.StringKind && freeText(rules.GetMap().GetValues().GetString()):
 			p.textMaps = append(p.textMaps, f)
 		case f.Kind() == protoreflect.MessageKind && !f.IsList() && !f.IsMap() && f.Message().FullName() == "google.protobuf.Duration":

@@ -1,10 +1,12 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,27 +117,60 @@ func (r *Runner) Start(ctx context.Context) error {
 // again for a while. An error means that it is not known whether it was stored,
 // except ErrOverloaded and ErrClosed.
 func (r *Runner) Insert(ctx context.Context, n store.New) (store.Inserted, error) {
+	tried, err := r.InsertAll(ctx, []store.New{n})
+	if err != nil {
+		return store.Inserted{}, err
+	}
+	return tried[0].Inserted, tried[0].Err
+}
+
+// Tried is what became of one of several inserts. With an error it is not known
+// whether it was stored.
+type Tried struct {
+	store.Inserted
+	Err error
+}
+
+// InsertAll is Insert for several transfers under different keys, each of which is
+// stored on its own, in no order. All are taken on or none: the error is
+// ErrOverloaded or ErrClosed, and nothing was stored, or ctx has ended, and nothing is
+// known.
+func (r *Runner) InsertAll(ctx context.Context, news []store.New) ([]Tried, error) {
 	giveUp := time.Now().Add(time.Duration(r.config.InsertSecondsMax) * time.Second)
 	pause := 10 * time.Millisecond
-	var failed error
-	for {
-		tried, err := r.inserts.Do(ctx, insertion{New: n, again: failed != nil})
-		switch {
-		case err == nil && tried.err == nil:
-			return tried.result, nil
-		case err != nil && failed != nil:
-			return store.Inserted{}, failed // the first try may have stored it
-		case err != nil:
-			return store.Inserted{}, err
-		case time.Now().After(giveUp):
-			return store.Inserted{}, tried.err
+	tried := make([]Tried, len(news))
+	left := make([]int, len(news))
+	for i := range left {
+		left[i] = i
+	}
+	for again := false; ; again = true {
+		insertions := make([]insertion, len(left))
+		for i, n := range left {
+			insertions[i] = insertion{New: news[n], again: again}
 		}
-		failed = tried.err
+		outcomes, err := r.inserts.DoAll(ctx, insertions)
+		switch {
+		case err != nil && again:
+			return tried, nil // the first try may have stored them
+		case err != nil:
+			return nil, err
+		}
+		var failed []int
+		for i, n := range left {
+			result := outcomes[i].Result
+			tried[n] = Tried{Inserted: result.result, Err: cmp.Or(outcomes[i].Err, result.err)}
+			if tried[n].Err != nil {
+				failed = append(failed, n)
+			}
+		}
+		if left = failed; len(left) == 0 || time.Now().After(giveUp) {
+			return tried, nil
+		}
 		select {
 		case <-ctx.Done():
-			return store.Inserted{}, failed
+			return tried, nil
 		case <-r.ctx.Done():
-			return store.Inserted{}, failed
+			return tried, nil
 		case <-time.After(rand.N(pause) + time.Millisecond):
 		}
 		pause = min(2*pause, time.Second)
@@ -154,27 +189,31 @@ func (r *Runner) AskCancel(ctx context.Context, id saga.ID) (saga.Saga, error) {
 // Now is the database's clock, as far as this replica knows it.
 func (r *Runner) Now() time.Time { return r.clock.now() }
 
-// Watch gives a channel that gets the saga once this replica has committed it as
-// final or parked, and a function that ends the watch.
-func (r *Runner) Watch(id saga.ID) (settled <-chan saga.Saga, end func()) {
-	c := make(chan saga.Saga, 1)
+// Watch gives a channel that gets each of the sagas once this replica has committed it
+// as final or parked, and a function that ends the watch. One that is told more than
+// once may keep another from being told: whoever watches several looks at the store too.
+func (r *Runner) Watch(ids ...saga.ID) (settled <-chan saga.Saga, end func()) {
+	c := make(chan saga.Saga, len(ids))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.watchers[id] = append(r.watchers[id], c)
+	for _, id := range ids {
+		r.watchers[id] = append(r.watchers[id], c)
+	}
 	return c, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		kept := r.watchers[id][:0]
-		for _, w := range r.watchers[id] {
-			if w != c {
-				kept = append(kept, w)
-			}
+		for _, id := range ids {
+			r.unwatch(id, c)
 		}
-		if len(kept) == 0 {
-			delete(r.watchers, id)
-		} else {
-			r.watchers[id] = kept
-		}
+	}
+}
+
+func (r *Runner) unwatch(id saga.ID, c chan saga.Saga) {
+	kept := slices.DeleteFunc(r.watchers[id], func(w chan saga.Saga) bool { return w == c })
+	if len(kept) == 0 {
+		delete(r.watchers, id)
+	} else {
+		r.watchers[id] = kept
 	}
 }
 

@@ -79,13 +79,17 @@ func (s *Server) CreateTransfer(ctx context.Context, request *transferv1.CreateT
 		}
 		return s.created(ctx, store.Inserted{Saga: known}, contents, settled)
 	}
-	transfer := saga.New(id, contents, false)
-	transfer.Memo, transfer.Metadata = request.GetMemo(), request.GetMetadata()
-	inserted, err := s.config.Runner.Insert(ctx, store.New{Saga: transfer, Expiry: request.GetExpiry().AsDuration()})
+	inserted, err := s.config.Runner.Insert(ctx, newTransfer(id, request))
 	if err != nil {
 		return nil, rpc.Unanswered(ctx, err)
 	}
 	return s.created(ctx, inserted, contents, settled)
+}
+
+func newTransfer(id saga.ID, request *transferv1.CreateTransferRequest) store.New {
+	transfer := saga.New(id, contentsOf(request), false)
+	transfer.Memo, transfer.Metadata = request.GetMemo(), request.GetMetadata()
+	return store.New{Saga: transfer, Expiry: request.GetExpiry().AsDuration()}
 }
 
 // notNew says why a key that is not stored yet cannot become a transfer, if so.
@@ -211,7 +215,7 @@ const (
 // wait gives the saga once it is final or parked, or as it stands when the
 // caller's deadline is near.
 func (s *Server) wait(ctx context.Context, known saga.Saga, settled <-chan saga.Saga) (saga.Saga, error) {
-	if known.State.Final() || known.Parked {
+	if ended(known) {
 		return known, nil
 	}
 	near := time.NewTimer(patience(ctx))
@@ -235,7 +239,7 @@ func (s *Server) wait(ctx context.Context, known saga.Saga, settled <-chan saga.
 			if s.config.Runner.Carries(known.ID) {
 				continue // it will tell
 			}
-			if now, err := s.config.Store.Lookup(ctx, known.ID); err == nil && (now.State.Final() || now.Parked) {
+			if now, err := s.config.Store.Lookup(ctx, known.ID); err == nil && ended(now) {
 				return now, nil
 			}
 		}

@@ -17,6 +17,7 @@ package transferv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -435,6 +436,182 @@ func (x *CreateTransferResponse) GetFirstTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type BatchCreateTransfersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1,000; the message may have 4 MiB. Each is judged on its own.
+	Transfers     []*CreateTransferRequest `protobuf:"bytes,1,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchCreateTransfersRequest) Reset() {
+	*x = BatchCreateTransfersRequest{}
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchCreateTransfersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchCreateTransfersRequest) ProtoMessage() {}
+
+func (x *BatchCreateTransfersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchCreateTransfersRequest.ProtoReflect.Descriptor instead.
+func (*BatchCreateTransfersRequest) Descriptor() ([]byte, []int) {
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BatchCreateTransfersRequest) GetTransfers() []*CreateTransferRequest {
+	if x != nil {
+		return x.Transfers
+	}
+	return nil
+}
+
+type BatchCreateTransfersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each transfer that was asked for, in that order.
+	Results       []*BatchCreateTransfersResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchCreateTransfersResponse) Reset() {
+	*x = BatchCreateTransfersResponse{}
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchCreateTransfersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchCreateTransfersResponse) ProtoMessage() {}
+
+func (x *BatchCreateTransfersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchCreateTransfersResponse.ProtoReflect.Descriptor instead.
+func (*BatchCreateTransfersResponse) Descriptor() ([]byte, []int) {
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BatchCreateTransfersResponse) GetResults() []*BatchCreateTransfersResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type BatchCreateTransfersResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Result:
+	//
+	//	*BatchCreateTransfersResult_Created
+	//	*BatchCreateTransfersResult_Error
+	Result        isBatchCreateTransfersResult_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchCreateTransfersResult) Reset() {
+	*x = BatchCreateTransfersResult{}
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchCreateTransfersResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchCreateTransfersResult) ProtoMessage() {}
+
+func (x *BatchCreateTransfersResult) ProtoReflect() protoreflect.Message {
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchCreateTransfersResult.ProtoReflect.Descriptor instead.
+func (*BatchCreateTransfersResult) Descriptor() ([]byte, []int) {
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BatchCreateTransfersResult) GetResult() isBatchCreateTransfersResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *BatchCreateTransfersResult) GetCreated() *CreateTransferResponse {
+	if x != nil {
+		if x, ok := x.Result.(*BatchCreateTransfersResult_Created); ok {
+			return x.Created
+		}
+	}
+	return nil
+}
+
+func (x *BatchCreateTransfersResult) GetError() *status.Status {
+	if x != nil {
+		if x, ok := x.Result.(*BatchCreateTransfersResult_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isBatchCreateTransfersResult_Result interface {
+	isBatchCreateTransfersResult_Result()
+}
+
+type BatchCreateTransfersResult_Created struct {
+	// The transfer as it now stands, final or PENDING. Its memo and metadata are left
+	// out: GetTransfer has them.
+	Created *CreateTransferResponse `protobuf:"bytes,1,opt,name=created,proto3,oneof"`
+}
+
+type BatchCreateTransfersResult_Error struct {
+	// The error that CreateTransfer gives for this transfer, with the same code, text
+	// and details. After UNAVAILABLE it is not known whether the transfer exists.
+	Error *status.Status `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+}
+
+func (*BatchCreateTransfersResult_Created) isBatchCreateTransfersResult_Result() {}
+
+func (*BatchCreateTransfersResult_Error) isBatchCreateTransfersResult_Result() {}
+
 type GetTransferRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -444,7 +621,7 @@ type GetTransferRequest struct {
 
 func (x *GetTransferRequest) Reset() {
 	*x = GetTransferRequest{}
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[3]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +633,7 @@ func (x *GetTransferRequest) String() string {
 func (*GetTransferRequest) ProtoMessage() {}
 
 func (x *GetTransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[3]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +646,7 @@ func (x *GetTransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransferRequest.ProtoReflect.Descriptor instead.
 func (*GetTransferRequest) Descriptor() ([]byte, []int) {
-	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{3}
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetTransferRequest) GetKey() string {
@@ -488,7 +665,7 @@ type GetTransferResponse struct {
 
 func (x *GetTransferResponse) Reset() {
 	*x = GetTransferResponse{}
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[4]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +677,7 @@ func (x *GetTransferResponse) String() string {
 func (*GetTransferResponse) ProtoMessage() {}
 
 func (x *GetTransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[4]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +690,7 @@ func (x *GetTransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransferResponse.ProtoReflect.Descriptor instead.
 func (*GetTransferResponse) Descriptor() ([]byte, []int) {
-	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{4}
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetTransferResponse) GetTransfer() *Transfer {
@@ -535,7 +712,7 @@ type CancelTransferRequest struct {
 
 func (x *CancelTransferRequest) Reset() {
 	*x = CancelTransferRequest{}
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[5]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +724,7 @@ func (x *CancelTransferRequest) String() string {
 func (*CancelTransferRequest) ProtoMessage() {}
 
 func (x *CancelTransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[5]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +737,7 @@ func (x *CancelTransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTransferRequest.ProtoReflect.Descriptor instead.
 func (*CancelTransferRequest) Descriptor() ([]byte, []int) {
-	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{5}
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CancelTransferRequest) GetKey() string {
@@ -594,7 +771,7 @@ type TransferContents struct {
 
 func (x *TransferContents) Reset() {
 	*x = TransferContents{}
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[6]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +783,7 @@ func (x *TransferContents) String() string {
 func (*TransferContents) ProtoMessage() {}
 
 func (x *TransferContents) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[6]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +796,7 @@ func (x *TransferContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferContents.ProtoReflect.Descriptor instead.
 func (*TransferContents) Descriptor() ([]byte, []int) {
-	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{6}
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TransferContents) GetSource() string {
@@ -659,7 +836,7 @@ type CancelTransferResponse struct {
 
 func (x *CancelTransferResponse) Reset() {
 	*x = CancelTransferResponse{}
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[7]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +848,7 @@ func (x *CancelTransferResponse) String() string {
 func (*CancelTransferResponse) ProtoMessage() {}
 
 func (x *CancelTransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[7]
+	mi := &file_giro_transfer_v1_transfer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +861,7 @@ func (x *CancelTransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTransferResponse.ProtoReflect.Descriptor instead.
 func (*CancelTransferResponse) Descriptor() ([]byte, []int) {
-	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{7}
+	return file_giro_transfer_v1_transfer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelTransferResponse) GetTransfer() *Transfer {
@@ -698,7 +875,7 @@ var File_giro_transfer_v1_transfer_proto protoreflect.FileDescriptor
 
 const file_giro_transfer_v1_transfer_proto_rawDesc = "" +
 	"\n" +
-	"\x1fgiro/transfer/v1/transfer.proto\x12\x10giro.transfer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x04\n" +
+	"\x1fgiro/transfer/v1/transfer.proto\x12\x10giro.transfer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xe7\x04\n" +
 	"\bTransfer\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12 \n" +
@@ -739,7 +916,16 @@ const file_giro_transfer_v1_transfer_proto_rawDesc = "" +
 	"\btransfer\x18\x01 \x01(\v2\x1a.giro.transfer.v1.TransferR\btransfer\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x129\n" +
 	"\n" +
-	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"H\n" +
+	"first_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"v\n" +
+	"\x1bBatchCreateTransfersRequest\x12W\n" +
+	"\ttransfers\x18\x01 \x03(\v2'.giro.transfer.v1.CreateTransferRequestB\x10\xbaH\r\x92\x01\n" +
+	"\b\x01\x10\xe8\a\"\x03\xd8\x01\x03R\ttransfers\"f\n" +
+	"\x1cBatchCreateTransfersResponse\x12F\n" +
+	"\aresults\x18\x01 \x03(\v2,.giro.transfer.v1.BatchCreateTransfersResultR\aresults\"\x98\x01\n" +
+	"\x1aBatchCreateTransfersResult\x12D\n" +
+	"\acreated\x18\x01 \x01(\v2(.giro.transfer.v1.CreateTransferResponseH\x00R\acreated\x12*\n" +
+	"\x05error\x18\x02 \x01(\v2\x12.google.rpc.StatusH\x00R\x05errorB\b\n" +
+	"\x06result\"H\n" +
 	"\x12GetTransferRequest\x122\n" +
 	"\x03key\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[A-Za-z0-9._~:-]{1,128}$R\x03key\"M\n" +
 	"\x13GetTransferResponse\x126\n" +
@@ -763,9 +949,10 @@ const file_giro_transfer_v1_transfer_proto_rawDesc = "" +
 	"\rSTATE_REFUSED\x10\x03\x12\x12\n" +
 	"\x0eSTATE_REFUNDED\x10\x04\x12\x13\n" +
 	"\x0fSTATE_CANCELLED\x10\x05\x12\x12\n" +
-	"\x0eSTATE_RESOLVED\x10\x062\xb7\x02\n" +
+	"\x0eSTATE_RESOLVED\x10\x062\xae\x03\n" +
 	"\x0fTransferService\x12c\n" +
-	"\x0eCreateTransfer\x12'.giro.transfer.v1.CreateTransferRequest\x1a(.giro.transfer.v1.CreateTransferResponse\x12Z\n" +
+	"\x0eCreateTransfer\x12'.giro.transfer.v1.CreateTransferRequest\x1a(.giro.transfer.v1.CreateTransferResponse\x12u\n" +
+	"\x14BatchCreateTransfers\x12-.giro.transfer.v1.BatchCreateTransfersRequest\x1a..giro.transfer.v1.BatchCreateTransfersResponse\x12Z\n" +
 	"\vGetTransfer\x12$.giro.transfer.v1.GetTransferRequest\x1a%.giro.transfer.v1.GetTransferResponse\x12c\n" +
 	"\x0eCancelTransfer\x12'.giro.transfer.v1.CancelTransferRequest\x1a(.giro.transfer.v1.CancelTransferResponseB(Z&giro/proto/giro/transfer/v1;transferv1b\x06proto3"
 
@@ -782,46 +969,56 @@ func file_giro_transfer_v1_transfer_proto_rawDescGZIP() []byte {
 }
 
 var file_giro_transfer_v1_transfer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_giro_transfer_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_giro_transfer_v1_transfer_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_giro_transfer_v1_transfer_proto_goTypes = []any{
-	(State)(0),                     // 0: giro.transfer.v1.State
-	(*Transfer)(nil),               // 1: giro.transfer.v1.Transfer
-	(*CreateTransferRequest)(nil),  // 2: giro.transfer.v1.CreateTransferRequest
-	(*CreateTransferResponse)(nil), // 3: giro.transfer.v1.CreateTransferResponse
-	(*GetTransferRequest)(nil),     // 4: giro.transfer.v1.GetTransferRequest
-	(*GetTransferResponse)(nil),    // 5: giro.transfer.v1.GetTransferResponse
-	(*CancelTransferRequest)(nil),  // 6: giro.transfer.v1.CancelTransferRequest
-	(*TransferContents)(nil),       // 7: giro.transfer.v1.TransferContents
-	(*CancelTransferResponse)(nil), // 8: giro.transfer.v1.CancelTransferResponse
-	nil,                            // 9: giro.transfer.v1.Transfer.MetadataEntry
-	nil,                            // 10: giro.transfer.v1.CreateTransferRequest.MetadataEntry
-	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 12: google.protobuf.Duration
+	(State)(0),                           // 0: giro.transfer.v1.State
+	(*Transfer)(nil),                     // 1: giro.transfer.v1.Transfer
+	(*CreateTransferRequest)(nil),        // 2: giro.transfer.v1.CreateTransferRequest
+	(*CreateTransferResponse)(nil),       // 3: giro.transfer.v1.CreateTransferResponse
+	(*BatchCreateTransfersRequest)(nil),  // 4: giro.transfer.v1.BatchCreateTransfersRequest
+	(*BatchCreateTransfersResponse)(nil), // 5: giro.transfer.v1.BatchCreateTransfersResponse
+	(*BatchCreateTransfersResult)(nil),   // 6: giro.transfer.v1.BatchCreateTransfersResult
+	(*GetTransferRequest)(nil),           // 7: giro.transfer.v1.GetTransferRequest
+	(*GetTransferResponse)(nil),          // 8: giro.transfer.v1.GetTransferResponse
+	(*CancelTransferRequest)(nil),        // 9: giro.transfer.v1.CancelTransferRequest
+	(*TransferContents)(nil),             // 10: giro.transfer.v1.TransferContents
+	(*CancelTransferResponse)(nil),       // 11: giro.transfer.v1.CancelTransferResponse
+	nil,                                  // 12: giro.transfer.v1.Transfer.MetadataEntry
+	nil,                                  // 13: giro.transfer.v1.CreateTransferRequest.MetadataEntry
+	(*timestamppb.Timestamp)(nil),        // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),          // 15: google.protobuf.Duration
+	(*status.Status)(nil),                // 16: google.rpc.Status
 }
 var file_giro_transfer_v1_transfer_proto_depIdxs = []int32{
 	0,  // 0: giro.transfer.v1.Transfer.state:type_name -> giro.transfer.v1.State
-	9,  // 1: giro.transfer.v1.Transfer.metadata:type_name -> giro.transfer.v1.Transfer.MetadataEntry
-	11, // 2: giro.transfer.v1.Transfer.create_time:type_name -> google.protobuf.Timestamp
-	11, // 3: giro.transfer.v1.Transfer.update_time:type_name -> google.protobuf.Timestamp
-	11, // 4: giro.transfer.v1.Transfer.expire_time:type_name -> google.protobuf.Timestamp
-	10, // 5: giro.transfer.v1.CreateTransferRequest.metadata:type_name -> giro.transfer.v1.CreateTransferRequest.MetadataEntry
-	12, // 6: giro.transfer.v1.CreateTransferRequest.expiry:type_name -> google.protobuf.Duration
+	12, // 1: giro.transfer.v1.Transfer.metadata:type_name -> giro.transfer.v1.Transfer.MetadataEntry
+	14, // 2: giro.transfer.v1.Transfer.create_time:type_name -> google.protobuf.Timestamp
+	14, // 3: giro.transfer.v1.Transfer.update_time:type_name -> google.protobuf.Timestamp
+	14, // 4: giro.transfer.v1.Transfer.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 5: giro.transfer.v1.CreateTransferRequest.metadata:type_name -> giro.transfer.v1.CreateTransferRequest.MetadataEntry
+	15, // 6: giro.transfer.v1.CreateTransferRequest.expiry:type_name -> google.protobuf.Duration
 	1,  // 7: giro.transfer.v1.CreateTransferResponse.transfer:type_name -> giro.transfer.v1.Transfer
-	11, // 8: giro.transfer.v1.CreateTransferResponse.first_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: giro.transfer.v1.GetTransferResponse.transfer:type_name -> giro.transfer.v1.Transfer
-	7,  // 10: giro.transfer.v1.CancelTransferRequest.contents:type_name -> giro.transfer.v1.TransferContents
-	1,  // 11: giro.transfer.v1.CancelTransferResponse.transfer:type_name -> giro.transfer.v1.Transfer
-	2,  // 12: giro.transfer.v1.TransferService.CreateTransfer:input_type -> giro.transfer.v1.CreateTransferRequest
-	4,  // 13: giro.transfer.v1.TransferService.GetTransfer:input_type -> giro.transfer.v1.GetTransferRequest
-	6,  // 14: giro.transfer.v1.TransferService.CancelTransfer:input_type -> giro.transfer.v1.CancelTransferRequest
-	3,  // 15: giro.transfer.v1.TransferService.CreateTransfer:output_type -> giro.transfer.v1.CreateTransferResponse
-	5,  // 16: giro.transfer.v1.TransferService.GetTransfer:output_type -> giro.transfer.v1.GetTransferResponse
-	8,  // 17: giro.transfer.v1.TransferService.CancelTransfer:output_type -> giro.transfer.v1.CancelTransferResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	14, // 8: giro.transfer.v1.CreateTransferResponse.first_time:type_name -> google.protobuf.Timestamp
+	2,  // 9: giro.transfer.v1.BatchCreateTransfersRequest.transfers:type_name -> giro.transfer.v1.CreateTransferRequest
+	6,  // 10: giro.transfer.v1.BatchCreateTransfersResponse.results:type_name -> giro.transfer.v1.BatchCreateTransfersResult
+	3,  // 11: giro.transfer.v1.BatchCreateTransfersResult.created:type_name -> giro.transfer.v1.CreateTransferResponse
+	16, // 12: giro.transfer.v1.BatchCreateTransfersResult.error:type_name -> google.rpc.Status
+	1,  // 13: giro.transfer.v1.GetTransferResponse.transfer:type_name -> giro.transfer.v1.Transfer
+	10, // 14: giro.transfer.v1.CancelTransferRequest.contents:type_name -> giro.transfer.v1.TransferContents
+	1,  // 15: giro.transfer.v1.CancelTransferResponse.transfer:type_name -> giro.transfer.v1.Transfer
+	2,  // 16: giro.transfer.v1.TransferService.CreateTransfer:input_type -> giro.transfer.v1.CreateTransferRequest
+	4,  // 17: giro.transfer.v1.TransferService.BatchCreateTransfers:input_type -> giro.transfer.v1.BatchCreateTransfersRequest
+	7,  // 18: giro.transfer.v1.TransferService.GetTransfer:input_type -> giro.transfer.v1.GetTransferRequest
+	9,  // 19: giro.transfer.v1.TransferService.CancelTransfer:input_type -> giro.transfer.v1.CancelTransferRequest
+	3,  // 20: giro.transfer.v1.TransferService.CreateTransfer:output_type -> giro.transfer.v1.CreateTransferResponse
+	5,  // 21: giro.transfer.v1.TransferService.BatchCreateTransfers:output_type -> giro.transfer.v1.BatchCreateTransfersResponse
+	8,  // 22: giro.transfer.v1.TransferService.GetTransfer:output_type -> giro.transfer.v1.GetTransferResponse
+	11, // 23: giro.transfer.v1.TransferService.CancelTransfer:output_type -> giro.transfer.v1.CancelTransferResponse
+	20, // [20:24] is the sub-list for method output_type
+	16, // [16:20] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_giro_transfer_v1_transfer_proto_init() }
@@ -829,13 +1026,17 @@ func file_giro_transfer_v1_transfer_proto_init() {
 	if File_giro_transfer_v1_transfer_proto != nil {
 		return
 	}
+	file_giro_transfer_v1_transfer_proto_msgTypes[5].OneofWrappers = []any{
+		(*BatchCreateTransfersResult_Created)(nil),
+		(*BatchCreateTransfersResult_Error)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_giro_transfer_v1_transfer_proto_rawDesc), len(file_giro_transfer_v1_transfer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,9 +28,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	TransferService_CreateTransfer_FullMethodName = "/giro.transfer.v1.TransferService/CreateTransfer"
-	TransferService_GetTransfer_FullMethodName    = "/giro.transfer.v1.TransferService/GetTransfer"
-	TransferService_CancelTransfer_FullMethodName = "/giro.transfer.v1.TransferService/CancelTransfer"
+	TransferService_CreateTransfer_FullMethodName       = "/giro.transfer.v1.TransferService/CreateTransfer"
+	TransferService_BatchCreateTransfers_FullMethodName = "/giro.transfer.v1.TransferService/BatchCreateTransfers"
+	TransferService_GetTransfer_FullMethodName          = "/giro.transfer.v1.TransferService/GetTransfer"
+	TransferService_CancelTransfer_FullMethodName       = "/giro.transfer.v1.TransferService/CancelTransfer"
 )
 
 // TransferServiceClient is the client API for TransferService service.
@@ -46,6 +47,15 @@ type TransferServiceClient interface {
 	// now stands (replayed); with other contents ALREADY_EXISTS, reason
 	// TRANSFER_KEY_REUSED, and nothing moves.
 	CreateTransfer(ctx context.Context, in *CreateTransferRequest, opts ...grpc.CallOption) (*CreateTransferResponse, error)
+	// BatchCreateTransfers asks for up to 1,000 transfers, each of which is judged,
+	// stored, carried out and answered on its own, as CreateTransfer would: one that is
+	// malformed or refused keeps back no other. It waits until all of them are final, or
+	// until the caller's deadline is near. After an error of the call itself it is not
+	// known which transfers exist: ask again with the same keys, for all of them or for
+	// some. A key that stands twice is one transfer, the first's; the second is
+	// answered as if it had come later. A service that is overloaded takes on none of a
+	// batch: UNAVAILABLE, and nothing is stored.
+	BatchCreateTransfers(ctx context.Context, in *BatchCreateTransfersRequest, opts ...grpc.CallOption) (*BatchCreateTransfersResponse, error)
 	// GetTransfer answers with the transfer as it now stands.
 	GetTransfer(ctx context.Context, in *GetTransferRequest, opts ...grpc.CallOption) (*GetTransferResponse, error)
 	// CancelTransfer asks a running transfer to stop and answers with what became
@@ -67,6 +77,16 @@ func (c *transferServiceClient) CreateTransfer(ctx context.Context, in *CreateTr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateTransferResponse)
 	err := c.cc.Invoke(ctx, TransferService_CreateTransfer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *transferServiceClient) BatchCreateTransfers(ctx context.Context, in *BatchCreateTransfersRequest, opts ...grpc.CallOption) (*BatchCreateTransfersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchCreateTransfersResponse)
+	err := c.cc.Invoke(ctx, TransferService_BatchCreateTransfers_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +126,15 @@ type TransferServiceServer interface {
 	// now stands (replayed); with other contents ALREADY_EXISTS, reason
 	// TRANSFER_KEY_REUSED, and nothing moves.
 	CreateTransfer(context.Context, *CreateTransferRequest) (*CreateTransferResponse, error)
+	// BatchCreateTransfers asks for up to 1,000 transfers, each of which is judged,
+	// stored, carried out and answered on its own, as CreateTransfer would: one that is
+	// malformed or refused keeps back no other. It waits until all of them are final, or
+	// until the caller's deadline is near. After an error of the call itself it is not
+	// known which transfers exist: ask again with the same keys, for all of them or for
+	// some. A key that stands twice is one transfer, the first's; the second is
+	// answered as if it had come later. A service that is overloaded takes on none of a
+	// batch: UNAVAILABLE, and nothing is stored.
+	BatchCreateTransfers(context.Context, *BatchCreateTransfersRequest) (*BatchCreateTransfersResponse, error)
 	// GetTransfer answers with the transfer as it now stands.
 	GetTransfer(context.Context, *GetTransferRequest) (*GetTransferResponse, error)
 	// CancelTransfer asks a running transfer to stop and answers with what became
@@ -125,6 +154,9 @@ type UnimplementedTransferServiceServer struct{}
 
 func (UnimplementedTransferServiceServer) CreateTransfer(context.Context, *CreateTransferRequest) (*CreateTransferResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateTransfer not implemented")
+}
+func (UnimplementedTransferServiceServer) BatchCreateTransfers(context.Context, *BatchCreateTransfersRequest) (*BatchCreateTransfersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BatchCreateTransfers not implemented")
 }
 func (UnimplementedTransferServiceServer) GetTransfer(context.Context, *GetTransferRequest) (*GetTransferResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTransfer not implemented")
@@ -167,6 +199,24 @@ func _TransferService_CreateTransfer_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TransferServiceServer).CreateTransfer(ctx, req.(*CreateTransferRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TransferService_BatchCreateTransfers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchCreateTransfersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransferServiceServer).BatchCreateTransfers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TransferService_BatchCreateTransfers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransferServiceServer).BatchCreateTransfers(ctx, req.(*BatchCreateTransfersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -217,6 +267,10 @@ var TransferService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateTransfer",
 			Handler:    _TransferService_CreateTransfer_Handler,
+		},
+		{
+			MethodName: "BatchCreateTransfers",
+			Handler:    _TransferService_BatchCreateTransfers_Handler,
 		},
 		{
 			MethodName: "GetTransfer",
